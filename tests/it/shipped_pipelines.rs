@@ -144,6 +144,32 @@ fn the_honest_table_compares_all_variants_with_and_without_cuts() {
 }
 
 #[test]
+fn the_honest_table_of_the_variants_has_a_row_for_each_and_shares_the_other_stages() {
+    let Some(data) = crate::support::data_directory("medical") else { return };
+    let test = shipped();
+    let short =
+        ["vars.datasets=[medical]", "vars.epochs.medical=1", "vars.seeds=[0]", "vars.folds.medical=2"];
+    let short: Vec<&str> = short.into_iter().flat_map(|set| ["--set", set]).collect();
+    let run = |pipeline: &str| {
+        let mut command = test.command(&[&["run", pipeline], &short[..]].concat());
+        let output = command.env("PIPE_DATA_DIR", &data).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    run("pipelines/honest-table1-variants.yaml");
+    let files = test.files_below("results/honest-table1-variants");
+    let table = String::from_utf8_lossy(&files[Path::new("table1.md")]).into_owned();
+    for row in
+        ["logit space", "θ between 0 and 1", "fallback to IDF", "full TF-IDF", "learned neighbourhoods"]
+    {
+        assert!(table.contains(row), "{row}\n{table}");
+    }
+    let again = run("pipelines/honest-table1.yaml");
+    assert!(!again.contains("start   network["), "the networks of both pipelines are the same:\n{again}");
+}
+
+#[test]
 fn the_pipeline_of_amazoncat_can_be_planned_for_some_rows_and_for_all() {
     let test = shipped();
     test.pipe(&["plan", "pipelines/amazoncat.yaml"]).ok().says("recipe_audit");

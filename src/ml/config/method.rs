@@ -14,7 +14,7 @@ use super::schedule::{
     CheckpointChanges, CheckpointConfig, ScheduleChanges, ScheduleConfig, StoppingChanges, StoppingConfig,
 };
 use super::signal::{LocalSignal, SignalChanges, SignalConfig};
-use super::threshold::{GlobalSignal, ThresholdChanges, ThresholdConfig, Variant};
+use super::threshold::{GlobalSignal, Squash, ThresholdChanges, ThresholdConfig, Variant};
 
 /// The resolved parameters of training, with every field present.
 ///
@@ -91,7 +91,8 @@ impl MethodChanges {
 impl Method {
     /// Returns the number of learnable parameters, of the network and the thresholds.
     pub fn parameters(&self, features: usize, labels: usize) -> usize {
-        self.net.parameters(features, labels) + self.threshold.parameters(labels)
+        let prototypes = self.prototypes() * (self.net.last_hidden(features) + labels);
+        self.net.parameters(features, labels) + self.threshold.parameters(labels) + prototypes
     }
 
     /// Returns the local signal in training; `None` if the variant does not use one.
@@ -102,6 +103,26 @@ impl Method {
     /// Returns the local signal in prediction; `None` if the variant does not use one.
     pub fn local_in_prediction(&self) -> LocalSignal {
         if self.variant.uses_local() { self.signal.predict } else { LocalSignal::None }
+    }
+
+    /// Returns whether the global signal is the salience of labels for a row.
+    pub fn uses_salience(&self) -> bool {
+        self.variant.uses_global() && self.threshold.global == GlobalSignal::Salience
+    }
+
+    /// Returns whether the signals of new rows come from training rows if this is the local signal.
+    pub fn needs_training_rows(&self, local: LocalSignal) -> bool {
+        local == LocalSignal::TrainNeighbours || self.uses_salience()
+    }
+
+    /// Returns whether the thresholds were learned for one local signal, so that no other one can replace it.
+    pub fn needs_its_local_signal(&self) -> bool {
+        self.threshold.fallback || self.prototypes() > 0
+    }
+
+    /// Returns the number of prototypes that are learned; zero if the local signal is another one.
+    pub fn prototypes(&self) -> usize {
+        if self.local_in_training() == LocalSignal::Prototypes { self.signal.prototypes } else { 0 }
     }
 
     /// Returns whether prediction needs the true labels of the rows that it predicts, as the evaluation of
@@ -133,6 +154,35 @@ impl Method {
         let predicted = [self.signal.train, self.signal.predict].contains(&LocalSignal::Predicted);
         let labels = self.signal.predicted_labels > 0;
         require(!predicted || labels, "signal.predicted_labels", "must be at least 1");
+        let local = [self.local_in_training(), self.local_in_prediction()];
+        let learned = local.contains(&LocalSignal::Prototypes);
+        require(
+            !learned || local == [LocalSignal::Prototypes; 2],
+            "signal",
+            "prototypes are learned together with the network: write `train: prototypes` and `predict: prototypes`",
+        );
+        require(
+            !learned || self.signal.prototypes > 0,
+            "signal.prototypes",
+            "the number of prototypes must be at least 1, for example 64",
+        );
+        require(
+            !learned || !self.net.hidden.is_empty(),
+            "net.hidden",
+            "prototypes lie in the last hidden layer, so at least one hidden layer is needed",
+        );
+        require(
+            !learned || (!self.loss.standardise && self.threshold.squash == Squash::None),
+            "signal",
+            "prototypes need thresholds in the space of the logits, as in the presets `paper` and `honest`: \
+             `squash: none` of `threshold`, and `standardise: false` of `loss`",
+        );
+        require(
+            !self.threshold.fallback || local == [LocalSignal::TrainNeighbours; 2],
+            "threshold.fallback",
+            "falls back where the nearest training rows are far away, so it needs a variant with the local signal \
+             `train-neighbours` in training and prediction: write `preset: honest` with `variant: adaptive`",
+        );
         require(self.signal.eps >= 0.0, "signal.eps", "must not be negative");
         require(self.loss.standardise_eps >= 0.0, "loss.standardise_eps", "must not be negative");
         require(self.loss.margin_weight >= 0.0, "loss.margin_weight", "must not be negative");
@@ -205,6 +255,40 @@ mod tests {
         let method = written("{ epochs: 0, optimiser: { lr: -1 }, net: { dropout: 1 } }").resolve();
         let fields: Vec<_> = method.issues().into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["epochs", "net.dropout", "optimiser.lr"]);
+    }
+
+    #[test]
+    fn variants_that_cannot_be_combined_are_named_with_what_to_do() {
+        let issue = |yaml: &str| {
+            let issues = written(yaml).resolve().issues();
+            assert_eq!(issues.len(), 1, "{yaml}: {issues:?}");
+            format!("{}: {}", issues[0].field, issues[0].message)
+        };
+        let fallback = issue("{ preset: paper, threshold: { fallback: true } }");
+        assert!(
+            fallback.starts_with("threshold.fallback:") && fallback.contains("preset: honest"),
+            "{fallback}"
+        );
+        issue("{ preset: honest, variant: idf-only, threshold: { fallback: true } }");
+        let half = issue("{ preset: honest, signal: { train: prototypes, prototypes: 4 } }");
+        assert!(half.contains("predict: prototypes"), "{half}");
+        let both = "signal: { train: prototypes, predict: prototypes";
+        assert!(issue(&format!("{{ preset: honest, {both} }} }}")).starts_with("signal.prototypes:"));
+        let linear = issue(&format!("{{ preset: honest, {both}, prototypes: 4 }}, net: {{ hidden: [] }} }}"));
+        assert!(linear.starts_with("net.hidden:"), "{linear}");
+        let released = issue(&format!("{{ preset: released, {both}, prototypes: 4 }} }}"));
+        assert!(released.contains("squash: none"), "{released}");
+        let fits =
+            format!("{{ preset: paper, {both}, prototypes: 4 }}, threshold: {{ global: salience }} }}");
+        assert_eq!(written(&fits).resolve().issues(), []);
+    }
+
+    #[test]
+    fn the_keys_of_methods_without_the_variants_do_not_contain_them() {
+        for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
+            let json = serde_json::to_string(&preset.method()).unwrap();
+            assert!(!json.contains("fallback") && !json.contains("prototypes"), "{json}");
+        }
     }
 
     #[test]

@@ -37,6 +37,12 @@ macro_rules! settings {
     };
 }
 
+/// Returns whether a parameter has its default value. A parameter that came later is left out of keys then, so that they
+/// stay what they were.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 pub mod auto_model;
 pub mod device;
 pub mod loss;

@@ -63,6 +63,11 @@ impl NetConfig {
         widths
     }
 
+    /// Returns the width of the last hidden layer, or the number of inputs without one.
+    pub fn last_hidden(&self, features: usize) -> usize {
+        self.hidden.last().copied().unwrap_or_else(|| self.inputs(features))
+    }
+
     /// Returns the number of weights and biases of the network, without the thresholds.
     pub fn parameters(&self, features: usize, labels: usize) -> usize {
         self.widths(features, labels).windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()

@@ -59,6 +59,7 @@ fn paper() -> Method {
         threshold: ThresholdConfig {
             global: GlobalSignal::Idf,
             squash: Squash::None,
+            fallback: false,
             lambda_init: 0.5,
             lambda_per_label: false,
             lambda_sigmoid: false,
@@ -72,6 +73,7 @@ fn paper() -> Method {
             leave_self_out: false,
             neighbours: 50,
             weighting: Weighting::Uniform,
+            prototypes: 0,
             predicted_labels: 32,
             eps: 1e-8,
         },

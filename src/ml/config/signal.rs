@@ -14,6 +14,9 @@ pub enum LocalSignal {
     TrainNeighbours,
     /// Eqs. 4-6 with the model's own probabilities in place of the labels.
     Predicted,
+    /// A neighbourhood that is learned together with the network: soft assignment to prototypes, each with a share of
+    /// every label. It is the same in training and prediction.
+    Prototypes,
     None,
 }
 
@@ -36,6 +39,9 @@ settings! {
         /// The number of neighbours that `train-neighbours` uses.
         neighbours: usize,
         weighting: Weighting,
+        /// The number of prototypes that `prototypes` learns.
+        #[serde(default, skip_serializing_if = "super::is_default")]
+        prototypes: usize,
         /// The number of a row's largest probabilities that `predicted` keeps.
         predicted_labels: usize,
         /// The small number that is added to the denominator of eq. 5.

@@ -1,5 +1,5 @@
 //! The parameters of the learned thresholds, eq. 1: theta = lambda · alpha · global + (1 - lambda) · beta ·
-//! local + bias.
+//! local + bias, and its variants.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ impl Variant {
 pub enum GlobalSignal {
     /// The rarity of the label in the training rows, eq. 8.
     Idf,
+    /// The salience of the label for the row, times its rarity: the cosine of the row and the sum of the training rows
+    /// that have the label. A training row itself is left out of the sum.
+    Salience,
     /// What the released code calls tf-idf: one over the number of the row's true labels for each of these labels, and
     /// 0 for the others. It depends on the true labels, so in prediction it is 0 except under the oracle protocol.
     OwnLabels,
@@ -63,6 +66,10 @@ settings! {
         lambda_init: f64,
         /// Whether each label has its own lambda.
         lambda_per_label: bool,
+        /// Whether the weight of the local signal shrinks where the nearest training rows are far away, so that the
+        /// threshold falls back to the global signal. The default is no.
+        #[serde(default, skip_serializing_if = "super::is_default")]
+        fallback: bool,
         /// Whether lambda is learned through a sigmoid, so that it stays between 0 and 1.
         lambda_sigmoid: bool,
         /// The initial value of alpha: a number, or `normal` for draws from N(0, 1).

@@ -191,7 +191,8 @@ fn nearer(a: &(u32, f32), b: &(u32, f32)) -> Ordering {
 }
 
 impl Product {
-    fn scale(self, features: &Csr, row: usize) -> f32 {
+    /// Returns the factor of a row.
+    pub(super) fn scale(self, features: &Csr, row: usize) -> f32 {
         match self {
             Self::Dot => 1.0,
             Self::Cosine => inverse_norm(features, row),

@@ -22,6 +22,8 @@ pub struct Neighbours {
     ends: Vec<u64>,
     /// Row of the data set and weight. The weights of a query sum to one.
     found: Vec<(u32, f32)>,
+    /// The sum of the cosines of each query's neighbours, divided by the number of neighbours that were wanted.
+    density: Vec<f32>,
 }
 
 impl<'a> NeighbourIndex<'a> {
@@ -30,12 +32,8 @@ impl<'a> NeighbourIndex<'a> {
         Self::build(Cow::Borrowed(features), Cow::Borrowed(rows))
     }
 
-    /// Creates an index that owns its rows.
-    pub fn owning(features: Csr, rows: Vec<u32>) -> NeighbourIndex<'static> {
-        NeighbourIndex::build(Cow::Owned(features), Cow::Owned(rows))
-    }
-
-    fn build(features: Cow<'a, Csr>, rows: Cow<'a, [u32]>) -> Self {
+    /// Indexes some rows of a matrix, which are borrowed or owned.
+    pub fn build(features: Cow<'a, Csr>, rows: Cow<'a, [u32]>) -> Self {
         let index = DotIndex::new(&features, &rows, Product::Cosine);
         Self { features, rows, index }
     }
@@ -57,7 +55,7 @@ impl<'a> NeighbourIndex<'a> {
     }
 
     fn search(&self, queries: &Csr, rows: &[u32], k: usize, weighting: Weighting, own: bool) -> Neighbours {
-        let lists: Vec<Vec<(u32, f32)>> = rows
+        let (lists, density): (Vec<Vec<(u32, f32)>>, _) = rows
             .par_iter()
             .enumerate()
             .map_init(
@@ -66,16 +64,17 @@ impl<'a> NeighbourIndex<'a> {
                     let itself = own.then_some(position as u32);
                     let found = self.index.nearest(queries, row as usize, k, itself, scratch);
                     let named = |(position, weight): (u32, f32)| (self.rows[position as usize], weight);
-                    weigh(found, weighting).map(named).collect()
+                    let cosines: f32 = found.iter().map(|entry| entry.1).sum();
+                    (weigh(found, weighting).map(named).collect(), cosines / k as f32)
                 },
             )
-            .collect();
+            .unzip();
         let mut ends = vec![0];
         ends.extend(lists.iter().scan(0, |end, list| {
             *end += list.len() as u64;
             Some(*end)
         }));
-        Neighbours { ends, found: lists.concat() }
+        Neighbours { ends, found: lists.concat(), density }
     }
 }
 
@@ -103,6 +102,16 @@ impl Neighbours {
     /// Returns the neighbours of one query and their weights.
     pub fn of(&self, query: usize) -> &[(u32, f32)] {
         &self.found[self.ends[query] as usize..self.ends[query + 1] as usize]
+    }
+
+    /// Returns how dense the neighbourhood of a query is: the mean cosine of its neighbours.
+    pub fn density(&self, query: usize) -> f64 {
+        self.density[query].into()
+    }
+
+    /// Returns the mean density of all queries.
+    pub fn mean_density(&self) -> f64 {
+        self.density.iter().map(|&density| f64::from(density)).sum::<f64>() / self.len().max(1) as f64
     }
 
     /// Returns the local signal of some queries: the weighted mean of the labels of their neighbours.
@@ -208,6 +217,14 @@ mod tests {
         assert_eq!(found.of(0), [(1, 0.5), (2, 0.5)]);
         assert_eq!(found.of(1), [(0, 0.5), (2, 0.5)]);
         assert_eq!(found.of(3), [], "a row without features has no neighbours");
+    }
+
+    #[test]
+    fn neighbours_that_are_missing_make_a_neighbourhood_less_dense() {
+        let features = matrix(&[&[(0, 1.0)], &[(0, 2.0)], &[(1, 1.0)]], 2);
+        let found = NeighbourIndex::new(&features, &[0, 1, 2]).of_own_rows(4, Weighting::Uniform);
+        assert_eq!([0, 1, 2].map(|query| found.density(query)), [0.25, 0.25, 0.0]);
+        assert_eq!(found.mean_density(), 0.5 / 3.0);
     }
 
     #[test]

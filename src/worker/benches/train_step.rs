@@ -18,7 +18,7 @@ use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::propagate::propagate;
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::supply::SignalSupply;
 use pipe_worker::engine::cpu::CpuEngine;
 use pipe_worker::engine::pool::pool;
 use pipe_worker::engine::{Batch, Engine, EngineState};
@@ -109,7 +109,7 @@ fn whole_steps(
     steps: usize,
 ) -> EngineState {
     let map = FeatureMap::All { features: FEATURES };
-    let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, examples);
+    let supply = SignalSupply::in_training(method, idf, examples);
     let mut engine = CpuEngine::new(method, idf, state);
     let batch = |step: usize| {
         let first = (step % BATCHES * ROWS) as u32;

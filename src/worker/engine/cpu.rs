@@ -19,7 +19,7 @@ use pipe_ml::config::method::Method;
 use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::LocalSignalBatch;
+use pipe_ml::signal::supply::{LocalSignalBatch, SignalBatch};
 
 /// The engine of the CPU. It runs in the thread pool of its caller, which must come from [`super::pool::pool`].
 pub struct CpuEngine {
@@ -53,24 +53,31 @@ impl CpuEngine {
     fn forward(&mut self, inputs: &BatchInputs, batch: &Batch, step: Option<u64>) -> BatchSignals {
         let (labels, eps) = (self.state.weights.labels(), self.method.signal.eps);
         let dropout = step.map(|step| (self.method.seed, step));
-        let signals_with = |local: &SparseRows| BatchSignals::new(labels, &batch.targets, local, eps);
+        let signals_with = |local: &SparseRows| {
+            BatchSignals::with_signals(labels, &batch.targets, local, &batch.signals, eps)
+        };
         let (net, weights, workspace) = (&self.method.net, &self.state.weights, &mut self.workspace);
         let mut forward = || workspace.forward(net, weights, inputs, dropout);
-        match &batch.local {
+        match &batch.signals.local {
             LocalSignalBatch::Rows(local) => rayon::join(forward, || signals_with(local)).1,
             LocalSignalBatch::Predicted => {
                 forward();
-                signals_with(&self.predicted_local(inputs.rows()))
+                signals_with(&self.predicted_local(inputs.rows(), &batch.signals))
+            }
+            LocalSignalBatch::Prototypes => {
+                forward();
+                signals_with(&workspace.prototype_signal(weights, inputs.rows()))
             }
         }
     }
 
-    /// Computes the local signal `predicted` from the logits in the workspace.
-    fn predicted_local(&self, rows: usize) -> SparseRows {
-        let (labels, none) = (self.state.weights.labels(), SparseRows::empty(rows));
-        let no_signals = BatchSignals::new(labels, &SparseRows::default(), &none, self.method.signal.eps);
+    /// Computes the local signal `predicted` from the logits in the workspace, and from the other signals.
+    fn predicted_local(&self, rows: usize, others: &SignalBatch) -> SparseRows {
+        let (labels, eps, none) =
+            (self.state.weights.labels(), self.method.signal.eps, SparseRows::empty(rows));
+        let signals = BatchSignals::with_signals(labels, &SparseRows::default(), &none, others, eps);
         let mut scores = BatchScores::default();
-        adjusted_scores(&self.pass(&no_signals, rows), &self.workspace, rows, &mut scores);
+        adjusted_scores(&self.pass(&signals, rows), &self.workspace, rows, &mut scores);
         predicted_signal(&scores, &self.method.signal)
     }
 

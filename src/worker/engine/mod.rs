@@ -15,7 +15,7 @@ use pipe_ml::config::optimiser::OptimiserKind;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply};
+use pipe_ml::signal::supply::{SignalBatch, SignalSupply};
 
 pub mod cpu;
 pub mod device;
@@ -41,7 +41,7 @@ impl EngineState {
     /// Returns the state before the first step.
     pub fn new(weights: Weights, optimiser: OptimiserKind) -> Self {
         let moments = (optimiser != OptimiserKind::Sgd).then(|| {
-            let zeros = Weights::zeros(&weights.widths(), weights.lambda.len());
+            let zeros = weights.zeros_like(weights.inputs);
             Box::new((zeros.clone(), zeros))
         });
         Self { weights, moments, steps: 0 }
@@ -79,21 +79,20 @@ pub struct Batch {
     pub inputs: BatchFeatures,
     /// The true labels of each row, or no rows at all if the labels must not be known.
     pub targets: SparseRows,
-    /// The local signal.
-    pub local: LocalSignalBatch,
+    pub signals: SignalBatch,
 }
 
 impl Batch {
     /// Returns a batch with labels, for training or for the oracle protocol. `positions` are indices into
     /// `examples.rows`.
-    pub fn labelled(map: &FeatureMap, supply: &LocalSupply, examples: Examples, positions: &[u32]) -> Self {
+    pub fn labelled(map: &FeatureMap, supply: &SignalSupply, examples: Examples, positions: &[u32]) -> Self {
         let rows: Vec<u32> = positions.iter().map(|&position| examples.rows[position as usize]).collect();
         let targets = SparseRows::ones(rows.iter().map(|&row| examples.labels.row(row as usize)));
-        let local = supply.of(positions, &targets, examples.labels.cols);
+        let signals = supply.of(positions, &targets, examples.labels.cols);
         Self {
             inputs: BatchFeatures::Gathered(BatchInputs::new(map, examples.features, &rows)),
             targets,
-            local,
+            signals,
         }
     }
 
@@ -106,28 +105,28 @@ impl Batch {
     }
 
     /// Returns the same batch as [`Batch::labelled`], for an engine that [holds](Engine::hold) the rows.
-    pub fn of_held(supply: &LocalSupply, examples: Examples, positions: &[u32]) -> Self {
+    pub fn of_held(supply: &SignalSupply, examples: Examples, positions: &[u32]) -> Self {
         let rows: Vec<u32> = positions.iter().map(|&position| examples.rows[position as usize]).collect();
         let targets = SparseRows::ones(rows.iter().map(|&row| examples.labels.row(row as usize)));
-        let local = supply.of(positions, &targets, examples.labels.cols);
-        Self { inputs: BatchFeatures::Held(rows), targets, local }
+        let signals = supply.of(positions, &targets, examples.labels.cols);
+        Self { inputs: BatchFeatures::Held(rows), targets, signals }
     }
 
     /// Returns a batch whose labels are not known.
     pub fn unlabelled(
         map: &FeatureMap,
-        supply: &LocalSupply,
+        supply: &SignalSupply,
         unlabelled: Unlabelled,
         positions: &[u32],
         labels: usize,
     ) -> Self {
         let rows: Vec<u32> = positions.iter().map(|&position| unlabelled.rows[position as usize]).collect();
         let targets = SparseRows::default();
-        let local = supply.of(positions, &targets, labels);
+        let signals = supply.of(positions, &targets, labels);
         Self {
             inputs: BatchFeatures::Gathered(BatchInputs::new(map, unlabelled.features, &rows)),
             targets,
-            local,
+            signals,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Batch, BatchScores, Engine};
 use crate::net::features::FeatureMap;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::metric::label::LabelCount;
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::supply::SignalSupply;
 
 /// Scores rows and passes the scores of each batch, with the index of its first row, to `take`.
 ///
@@ -12,7 +12,7 @@ use pipe_ml::signal::supply::LocalSupply;
 pub fn score(
     engine: &mut dyn Engine,
     map: &FeatureMap,
-    supply: &LocalSupply,
+    supply: &SignalSupply,
     rows: Unlabelled,
     batch: usize,
     take: impl FnMut(usize, &BatchScores),
@@ -26,7 +26,7 @@ pub fn score(
 pub fn score_with_labels(
     engine: &mut dyn Engine,
     map: &FeatureMap,
-    supply: &LocalSupply,
+    supply: &SignalSupply,
     examples: Examples,
     batch: usize,
     take: impl FnMut(usize, &BatchScores),

@@ -101,7 +101,8 @@ impl TorchEngine {
 
     /// Copies parameters from the device.
     fn download<'a>(&self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Weights, TchError> {
-        let mut weights = Weights::zeros(&self.widths, self.parameters[self.parameters.len() - 1].numel());
+        let lambdas = self.parameters[self.parameters.len() - 1].numel();
+        let mut weights = Weights::zeros(&self.widths, lambdas, self.method.prototypes());
         for (buffer, tensor) in weights.buffers_mut().into_iter().zip(tensors) {
             self.reads.read(tensor, buffer)?;
         }
@@ -160,9 +161,10 @@ impl TorchEngine {
         Ok(found.0)
     }
 
-    /// Returns the logits, rows x labels.
-    fn logits(&self, sums: &Tensor, rows: usize, step: Option<u64>) -> Result<Tensor, TchError> {
+    /// Returns the outputs of the last hidden layer and the logits, rows x labels.
+    fn logits(&self, sums: &Tensor, rows: usize, step: Option<u64>) -> Result<(Tensor, Tensor), TchError> {
         let mut x = sums.f_add(&self.parameters[1])?;
+        let mut hidden = x.shallow_clone();
         for (layer, &width) in self.method.net.hidden.iter().enumerate() {
             x = match self.method.net.activation {
                 Activation::Relu => x.f_relu()?,
@@ -177,25 +179,49 @@ impl TorchEngine {
                 x = x.f_mul(&mask.f_narrow(1, 0, rows as i64)?.f_tr()?)?;
             }
             let (weight, bias) = (&self.parameters[2 + 2 * layer], &self.parameters[3 + 2 * layer]);
-            x = self.product(&x, weight, bias)?;
+            hidden = x;
+            x = self.product(&hidden, weight, bias)?;
         }
-        Ok(x)
+        Ok((hidden, x))
+    }
+
+    /// Returns the local signal of the prototypes.
+    fn prototype_signal(&self, hidden: &Tensor) -> Result<Tensor, TchError> {
+        let at = |number: usize| &self.parameters[self.parameters.len() - THRESHOLDS - number];
+        let (centres, shares) = (at(2), at(1));
+        let assignment = hidden.f_matmul(&centres.f_tr()?)?.f_softmax(1, self.kind)?;
+        assignment.f_matmul(&shares.f_sigmoid()?.f_tr()?)
     }
 
     /// Returns the standardised logits (eq. 2) and the thresholds (eq. 1).
-    fn thresholded(&self, batch: &Batch, z: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor), TchError> {
+    fn thresholded(
+        &self,
+        batch: &Batch,
+        (hidden, z): (&Tensor, &Tensor),
+        y: &Tensor,
+    ) -> Result<(Tensor, Tensor), TchError> {
         let config = &self.method.signal;
         let hat = reference::standardised(z, &self.method.loss)?;
         let mut signals = SignalTensors {
             idf: self.idf.shallow_clone(),
             own: Some(reference::own_label_share(y, config.eps)?),
+            salience: None,
             local: None,
+            density: None,
         };
+        let given = &batch.signals;
+        if !given.salience.is_empty() {
+            signals.salience = Some(self.dense(&given.salience, batch.inputs.rows())?);
+        }
+        if !given.density.is_empty() {
+            signals.density = Some(upload(&given.density, self.kind, self.device)?.f_unsqueeze(1)?);
+        }
         let thresholds_with = |signals: &SignalTensors| {
             reference::thresholds(self.method.variant, &self.method.threshold, &self.thresholds(), signals)
         };
-        signals.local = match &batch.local {
+        signals.local = match &given.local {
             LocalSignalBatch::Rows(rows) => Some(self.dense(rows, batch.inputs.rows())?),
+            LocalSignalBatch::Prototypes => Some(self.prototype_signal(hidden)?),
             LocalSignalBatch::Predicted => {
                 let _guard = tch::no_grad_guard();
                 let own = signals.own.replace(y.f_zeros_like()?);
@@ -216,8 +242,8 @@ impl TorchEngine {
         let rows = batch.inputs.rows();
         let bags = self.bags(batch)?;
         let y = self.dense(&batch.targets, rows)?;
-        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
-        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        let (hidden, z) = self.logits(&self.bag_sums(&bags)?, rows, None)?;
+        let (hat, theta) = self.thresholded(batch, (&hidden, &z), &y)?;
         Ok((z, hat, theta))
     }
 
@@ -334,8 +360,8 @@ impl Engine for TorchEngine {
         let bags = self.bags(batch)?;
         let y = self.dense(&batch.targets, rows)?;
         let sums = self.bag_sums(&bags)?.f_set_requires_grad(true)?;
-        let z = self.logits(&sums, rows, Some(step))?;
-        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        let (hidden, z) = self.logits(&sums, rows, Some(step))?;
+        let (hat, theta) = self.thresholded(batch, (&hidden, &z), &y)?;
         let loss = reference::loss(&hat, &theta, &y, &self.positive_weights, &self.method.loss)?;
         loss.total.f_backward()?;
         let _guard = tch::no_grad_guard();

@@ -1,47 +1,34 @@
 //! The network of `train` as a scorer; without hidden layers it is logistic regression. Its scores are log-odds.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::Result;
 use pipe_core::work::Stopped;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
-use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::scorer::{CAUSES, ModelSize, SCORE, Scorer, stored_rows};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
-use pipe_ml::signal::neighbours::NeighbourIndex;
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::source::{SignalSource, TrainingRows};
 
 use super::{FitContext, FittedModel, LeaveOneOut, TrainingData};
 use crate::engine::BatchScores;
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
-use crate::model::predict::Predictor;
+use crate::model::predict::{PredictError, Predictor};
 use crate::train::trainer::{TrainError, TrainingRun, train};
 
 /// A trained network that gives scores.
 pub struct NetworkScorer {
     model: Model,
     predictor: Predictor,
-    /// The training rows, if the thresholds look at neighbours among them.
-    neighbours: Option<TrainingNeighbours>,
-}
-
-/// Training rows among which neighbours are found.
-struct TrainingNeighbours {
-    data: TrainingData,
-    index: NeighbourIndex<'static>,
-}
-
-impl TrainingNeighbours {
-    fn new(data: TrainingData) -> Self {
-        let rows = (0..data.features.rows() as u32).collect();
-        Self { index: NeighbourIndex::owning(data.features.clone(), rows), data }
-    }
+    source: SignalSource<'static>,
+    /// The training rows, if the thresholds look at them.
+    train: Option<TrainingData>,
 }
 
 impl NetworkScorer {
@@ -65,36 +52,40 @@ impl NetworkScorer {
             Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
             other => other?,
         };
-        let neighbours = looks_at_neighbours(method).then(|| TrainingNeighbours::new(data.clone()));
-        Self::new(trained.model, neighbours, method.device, context.threads)
+        let train = looks_at_training_rows(method).then(|| data.clone());
+        Self::new(trained.model, train, method.device, context.threads)
     }
 
     /// Opens a saved model.
     pub fn load(directory: &Path, size: ModelSize, device: Device, threads: usize) -> Result<Self> {
         let model = Model::load(directory)?;
         size.check(directory, model.features(), model.labels())?;
-        let neighbours = if looks_at_neighbours(&model.method) {
+        let train = if looks_at_training_rows(&model.method) {
             let (features, labels) = stored_rows::open(directory, size)?;
-            Some(TrainingNeighbours::new(TrainingData { features, labels }))
+            Some(TrainingData { features, labels })
         } else {
             None
         };
-        Self::new(model, neighbours, device, threads)
+        Self::new(model, train, device, threads)
     }
 
     /// Prepares a trained model for scoring.
-    fn new(
-        model: Model,
-        neighbours: Option<TrainingNeighbours>,
-        device: Device,
-        threads: usize,
-    ) -> Result<Self> {
-        Ok(Self { predictor: Predictor::new(model.clone(), device, threads)?, model, neighbours })
+    fn new(model: Model, train: Option<TrainingData>, device: Device, threads: usize) -> Result<Self> {
+        let predictor = Predictor::new(model.clone(), device, threads)?;
+        let rows = train.clone().map(|TrainingData { features, labels }| TrainingRows {
+            rows: (0..features.rows() as u32).collect(),
+            features: Cow::Owned(features),
+            labels: Cow::Owned(labels),
+        });
+        let local = model.method.local_in_prediction();
+        let prepare = || SignalSource::new(&model.method, local, rows);
+        let source = predictor.pool.install(prepare).ok_or(PredictError::NeedsTrainingRows)?;
+        Ok(Self { predictor, model, source, train })
     }
 }
 
-fn looks_at_neighbours(method: &Method) -> bool {
-    method.local_in_prediction() == LocalSignal::TrainNeighbours
+fn looks_at_training_rows(method: &Method) -> bool {
+    method.needs_training_rows(method.local_in_prediction())
 }
 
 impl Scorer for NetworkScorer {
@@ -115,17 +106,7 @@ impl Scorer for NetworkScorer {
                 }
             }
         };
-        let Method { signal, .. } = &self.model.method;
-        match &self.neighbours {
-            Some(TrainingNeighbours { data, index }) => {
-                let search = || index.of(rows.features, rows.rows, signal.neighbours, signal.weighting);
-                let found = self.predictor.pool.install(search);
-                let supply = LocalSupply::Neighbours { found, labels: &data.labels };
-                self.predictor.predict_with(rows, &supply, take)?;
-            }
-            None => self.predictor.predict(rows, self.model.method.local_in_prediction(), None, take)?,
-        }
-        Ok(())
+        Ok(self.predictor.predict_from(&self.source, rows, take)?)
     }
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
@@ -177,7 +158,7 @@ impl FittedModel for NetworkScorer {
 
     fn save(&self, directory: &Path) -> Result<()> {
         self.model.save(directory)?;
-        if let Some(TrainingNeighbours { data, .. }) = &self.neighbours {
+        if let Some(data) = &self.train {
             stored_rows::write(directory, &data.features, &data.labels)?;
         }
         Ok(())

@@ -82,6 +82,29 @@ const TREE: &str = r#"{"kind": "label_tree", "largest_leaf": 2, "beam": 2}"#;
 const ADAPTIVE: &str = r#"{"kind": "mlp", "variant": "adaptive", "epochs": 2, "net": {"hidden": [3]}, "signal": {"neighbours": 4}, "threshold": {"beta_init": 2}}"#;
 
 #[test]
+fn variants_of_the_thresholds_score_each_row_alone_and_after_loading() {
+    let data = training_data(40, 8, 4);
+    let all: Vec<u32> = (0..40).collect();
+    let with = |change: &str| ADAPTIVE.replace(r#""threshold": {"#, &format!(r#""threshold": {{{change}, "#));
+    let learned = r#""signal": {"train": "prototypes", "predict": "prototypes", "prototypes": 2"#;
+    let learned = ADAPTIVE.replace(r#""signal": {"neighbours": 4"#, learned);
+    for yaml in [with(r#""fallback": true"#), with(r#""global": "salience", "alpha_init": 2"#), learned] {
+        let chosen = model(&yaml);
+        let mut fitted_model = fitted(&chosen, data.clone());
+        let together = scores(fitted_model.scorer(), &data.features, &all);
+        let plain = scores(fitted(&model(ADAPTIVE), data.clone()).scorer(), &data.features, &all);
+        assert_ne!(together, plain, "{yaml}");
+        let temp = tempfile::tempdir().unwrap();
+        fitted_model.save(temp.path()).unwrap();
+        let size = ModelSize { features: 8, labels: 4 };
+        let mut loaded = load(&chosen, temp.path(), size, Device::Cpu, 1).unwrap();
+        let alone: Vec<f32> =
+            all.iter().flat_map(|&row| scores(&mut *loaded, &data.features, &[row])).collect();
+        assert_eq!(together, alone, "{yaml}");
+    }
+}
+
+#[test]
 fn the_thresholds_of_a_network_use_the_neighbours_among_the_training_rows_of_each_row_alone() {
     let data = training_data(40, 8, 4);
     let all: Vec<u32> = (0..40).collect();

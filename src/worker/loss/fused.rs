@@ -111,6 +111,17 @@ impl<'a, T: Real> LossPass<'a, T> {
         Self { loss, thresholds, parameters, signals, lambda, lambda_slope, scale, labels }
     }
 
+    /// Returns the factor of the local signal in the threshold of each label.
+    pub fn local_factors(&self) -> Vec<T> {
+        let lambda = |label: usize| self.lambda[if self.lambda.len() == 1 { 0 } else { label }];
+        self.parameters
+            .beta
+            .iter()
+            .enumerate()
+            .map(|(label, &beta)| (T::ONE - lambda(label)) * beta)
+            .collect()
+    }
+
     /// Returns whether the logits are standardised (eq. 2).
     pub fn standardises(&self) -> bool {
         self.loss.standardise
@@ -131,7 +142,12 @@ impl<'a, T: Real> LossPass<'a, T> {
     /// Returns rows that are not standardised.
     fn plain_rows(&self) -> RowTerms<T> {
         let stride = self.scale.len();
-        RowTerms { mean: vec![T::ZERO; stride], inverse: vec![T::ONE; stride], scale: self.scale.clone() }
+        let mut density: Vec<T> = self.signals.density().iter().map(|&density| T::of(density)).collect();
+        if !density.is_empty() {
+            density.resize(stride, T::ONE);
+        }
+        let (mean, inverse) = (vec![T::ZERO; stride], vec![T::ONE; stride]);
+        RowTerms { mean, inverse, scale: self.scale.clone(), density }
     }
 
     /// Returns rows that are standardised by the moments of all blocks, in order: eq. 2 with the divisor L - 1 in the

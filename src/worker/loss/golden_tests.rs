@@ -15,6 +15,7 @@ use pipe_ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant}
 use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::propagate::propagate;
 use pipe_ml::signal::sparse_rows::SparseRows;
+use pipe_ml::signal::supply::{LocalSignalBatch, SignalBatch};
 
 /// The inputs of one loss, in f64.
 #[derive(Clone)]
@@ -32,6 +33,10 @@ struct LossCase {
     beta: Vec<f64>,
     bias: Vec<f64>,
     lambda: Vec<f64>,
+    /// The salience of the labels for the rows, times their IDF.
+    salience: Option<Vec<Vec<f64>>>,
+    /// c(x) of the rows.
+    density: Option<Vec<f64>>,
 }
 
 /// The loss and its gradients.
@@ -83,6 +88,8 @@ impl LossCase {
             beta: vector(&inputs["beta"]),
             bias: vector(&inputs["bias"]),
             lambda: vec![inputs["lam"].as_f64().unwrap()],
+            salience: None,
+            density: None,
         }
     }
 
@@ -98,7 +105,13 @@ impl LossCase {
         let (rows, labels) = (self.y.len(), self.labels());
         let stride = stride(rows);
         let convert = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
-        let signals = BatchSignals::new(labels, &SparseRows::from_dense(&self.y), &self.local(), EPS);
+        let others = SignalBatch {
+            local: LocalSignalBatch::Predicted,
+            salience: self.salience.as_deref().map(SparseRows::from_dense).unwrap_or_default(),
+            density: self.density.clone().unwrap_or_default(),
+        };
+        let y = SparseRows::from_dense(&self.y);
+        let signals = BatchSignals::with_signals(labels, &y, &self.local(), &others, EPS);
         let loss = LossTerms::new(&self.loss, &self.positive_weights);
         let thresholds = ThresholdTerms::new(self.variant, &self.threshold, &self.idf);
         let [alpha, beta, bias, lambda] =
@@ -145,7 +158,9 @@ impl LossCase {
         let signals = SignalTensors {
             idf: tensor(&self.idf, &[labels]),
             own: Some(reference::own_label_share(&y, EPS).unwrap()),
+            salience: self.salience.as_ref().map(|salience| tensor(&salience.concat(), &[rows, labels])),
             local: Some(reference::propagate(&y, self.leave_self_out, EPS).unwrap()),
+            density: self.density.as_ref().map(|density| tensor(density, &[rows, 1])),
         };
         let theta = reference::thresholds(self.variant, &self.threshold, &parameters, &signals).unwrap();
         let weights = tensor(&self.positive_weights, &[labels]);
@@ -240,6 +255,8 @@ fn thresholds_and_decisions_match_every_golden_case() {
         let signals = SignalTensors {
             idf: tensor(&case.idf),
             own: Some(reference::own_label_share(&y, EPS).unwrap()),
+            salience: None,
+            density: None,
             local: Some(tensor(&case.local().to_dense(case.labels()).concat()).reshape([rows, labels])),
         };
         let theta = reference::thresholds(case.variant, &case.threshold, &parameters, &signals).unwrap();
@@ -278,6 +295,8 @@ fn with_zero_thresholds(
         beta: vec![0.0; labels],
         bias: vec![0.0; labels],
         lambda: vec![0.5],
+        salience: None,
+        density: None,
     }
 }
 
@@ -360,12 +379,31 @@ fn cases_without_golden_values() -> Vec<(String, LossCase)> {
         cases.push(with(false, true, false));
         cases.push(with(false, false, true));
         cases.push(with(true, true, true));
+        // Every second element has a salience, and a row without neighbours falls back entirely.
+        let rows = base.y.len();
+        let salience = |i: usize| if i % 2 == 0 { 0.0 } else { 0.3 + (i as f64).sin() };
+        let salience: Vec<Vec<f64>> =
+            (0..rows).map(|row| (0..labels).map(|label| salience(row * labels + label)).collect()).collect();
+        let density: Vec<f64> = (0..rows).map(|row| (row as f64 / 2.0).min(1.0)).collect();
+        for (name, salient, falls_back) in
+            [("salience", true, false), ("fallback", false, true), ("salience and fallback", true, true)]
+        {
+            for per_label in [false, true] {
+                let (_, mut case) = with(per_label, true, true);
+                if salient {
+                    case.threshold.global = GlobalSignal::Salience;
+                    case.salience = Some(salience.clone());
+                }
+                case.density = falls_back.then(|| density.clone());
+                cases.push((format!("case {number}, {name}"), case));
+            }
+        }
     }
     cases
 }
 
 #[test]
-fn per_label_lambda_sigmoid_lambda_and_leave_self_out_match_finite_differences() {
+fn gradients_without_golden_values_match_finite_differences() {
     for (name, case) in cases_without_golden_values() {
         let answer = case.fused::<f64>();
         let slope = |change: &dyn Fn(&mut LossCase, f64)| {
@@ -431,7 +469,14 @@ fn large() -> LossCase {
 
 #[test]
 fn the_result_has_the_same_bits_for_any_number_of_threads() {
-    let case = large();
+    let (case, mut with_density) = (large(), large());
+    with_density.density = Some((0..37).map(|row| f64::from(row) / 36.0).collect());
+    for case in [case, with_density] {
+        bits_are_the_same(&case);
+    }
+}
+
+fn bits_are_the_same(case: &LossCase) {
     let bits = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let answer = pool.install(|| case.fused::<f32>());
@@ -443,9 +488,10 @@ fn the_result_has_the_same_bits_for_any_number_of_threads() {
 
 #[test]
 fn many_blocks_and_padded_rows_agree_with_libtorch() {
-    for standardise in [false, true] {
+    for (standardise, density) in [(false, None), (true, None), (false, Some(0.5)), (true, Some(0.9))] {
         let mut case = large();
         case.loss.standardise = standardise;
+        case.density = density.map(|density| vec![density; 37]);
         let (fused, reference) = (case.fused::<f64>(), case.reference(Kind::Double));
         assert_close("total", &[fused.value.total], &[reference.value.total], 1e-10);
         assert_close("z", &fused.z, &reference.z, 1e-10);

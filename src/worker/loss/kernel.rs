@@ -29,6 +29,16 @@ pub struct RowTerms<T> {
     pub inverse: Vec<T>,
     /// The weight of the row in the reduced loss; 0 for padding.
     pub scale: Vec<T>,
+    /// c(x) of the row; empty if the thresholds do not fall back.
+    pub density: Vec<T>,
+}
+
+impl<T: Real> RowTerms<T> {
+    /// Returns c(x) of a row, if the thresholds fall back.
+    #[inline(always)]
+    fn density(&self, row: usize) -> Option<T> {
+        if self.density.is_empty() { None } else { Some(self.density[row]) }
+    }
 }
 
 /// The inputs of the loss of one block of labels.
@@ -101,7 +111,7 @@ pub fn loss_block<T: Real>(input: &BlockInput<T>, output: &mut BlockOutput<T>) -
     for (offset, ((z, g), base)) in runs.enumerate() {
         let label = input.first_label + offset;
         let entries = input.signals.of(label);
-        let sums = if entries.is_empty() {
+        let sums = if entries.is_empty() && input.rows.density.is_empty() {
             let sums = uniform_run(z, g, input.rows, hinge, base.value);
             RunSums { gradient: sums.gradient * base.slope, ..sums }
         } else {
@@ -127,14 +137,18 @@ multiversion! {
         let stride = input.rows.scale.len();
         for (offset, (z, scores)) in input.z.chunks_exact(stride).zip(scores.chunks_exact_mut(stride)).enumerate() {
             let label = input.first_label + offset;
-            let base = theta(input, label, T::ZERO, T::ZERO).value;
+            let base = theta(input, label, None, T::ZERO, T::ZERO).value;
             let rows = input.rows.mean.iter().zip(&input.rows.inverse);
             for ((score, &z), (&mean, &inverse)) in scores.iter_mut().zip(z).zip(rows) {
                 *score = (z - mean) * inverse - base;
             }
+            for (row, &density) in input.rows.density.iter().enumerate() {
+                let base = theta(input, label, Some(density), T::ZERO, T::ZERO).value;
+                scores[row] = (z[row] - input.rows.mean[row]) * input.rows.inverse[row] - base;
+            }
             for entry in input.signals.of(label) {
                 let row = entry.row as usize;
-                let theta = theta(input, label, T::of(entry.local), T::of(entry.own)).value;
+                let theta = theta_of(input, label, entry).value;
                 scores[row] = (z[row] - input.rows.mean[row]) * input.rows.inverse[row] - theta;
             }
         }
@@ -152,9 +166,12 @@ multiversion! {
             for ((standardised, &z), (&mean, &inverse)) in standardised.iter_mut().zip(z).zip(rows) {
                 *standardised = (z - mean) * inverse;
             }
-            thresholds.fill(theta(input, label, T::ZERO, T::ZERO).value);
+            thresholds.fill(theta(input, label, None, T::ZERO, T::ZERO).value);
+            for (threshold, &density) in thresholds.iter_mut().zip(&input.rows.density) {
+                *threshold = theta(input, label, Some(density), T::ZERO, T::ZERO).value;
+            }
             for entry in input.signals.of(label) {
-                thresholds[entry.row as usize] = theta(input, label, T::of(entry.local), T::of(entry.own)).value;
+                thresholds[entry.row as usize] = theta_of(input, label, entry).value;
             }
         }
     }
@@ -200,19 +217,29 @@ struct Theta<T> {
     slope: T,
 }
 
-/// Computes the threshold of an element by eq. 1.
+/// Computes the threshold of an element with signals.
 #[inline(always)]
-fn theta<T: Real>(input: &BlockInput<T>, label: usize, local: T, own: T) -> Theta<T> {
+fn theta_of<T: Real>(input: &BlockInput<T>, label: usize, entry: &SignalEntry) -> Theta<T> {
+    let density = input.rows.density(entry.row as usize);
+    theta(input, label, density, T::of(entry.local), T::of(entry.global))
+}
+
+/// Computes the threshold of an element by eq. 1. With a density c, lambda is 1 - (1 - lambda) c.
+#[inline(always)]
+fn theta<T: Real>(input: &BlockInput<T>, label: usize, density: Option<T>, local: T, own: T) -> Theta<T> {
     let terms = input.thresholds;
     if !terms.variant.learns() {
         return Theta { value: T::of(STATIC_THRESHOLD), slope: T::ZERO };
     }
-    let lambda = of_label(input.lambda, label);
+    let mut lambda = of_label(input.lambda, label);
+    if let Some(density) = density {
+        lambda = T::ONE - (T::ONE - lambda) * density;
+    }
     let mut inside = input.parameters.bias[label];
     if terms.variant.uses_global() {
         let global = match terms.global {
             GlobalSignal::Idf => terms.idf[label],
-            GlobalSignal::OwnLabels => own,
+            GlobalSignal::OwnLabels | GlobalSignal::Salience => own,
         };
         inside += lambda * input.parameters.alpha[label] * global;
     }
@@ -232,7 +259,7 @@ multiversion! {
     /// Computes the threshold of each label for elements without a signal.
     fn base_thresholds<T: Real>(input: &BlockInput<T>, bases: &mut [Theta<T>]) {
         for (offset, base) in bases.iter_mut().enumerate() {
-            *base = theta(input, input.first_label + offset, T::ZERO, T::ZERO);
+            *base = theta(input, input.first_label + offset, None, T::ZERO, T::ZERO);
         }
     }
 }
@@ -408,9 +435,14 @@ multiversion! {
         elements.slope.fill(base.slope);
         elements.sign.fill(T::ONE);
         elements.weight.fill(T::ONE);
+        for (row, &density) in input.rows.density.iter().enumerate() {
+            let theta = theta(input, label, Some(density), T::ZERO, T::ZERO);
+            elements.theta[row] = theta.value;
+            elements.slope[row] = theta.slope;
+        }
         for entry in entries {
             let row = entry.row as usize;
-            let theta = theta(input, label, T::of(entry.local), T::of(entry.own));
+            let theta = theta_of(input, label, entry);
             elements.theta[row] = theta.value;
             elements.slope[row] = theta.slope;
             if entry.positive {
@@ -457,23 +489,39 @@ fn threshold_gradients<T: Real>(
 ) {
     let terms = input.thresholds;
     let weight = of_label(input.lambda, by_theta.label);
-    let (mut by_own, mut by_local) = (T::ZERO, T::ZERO);
+    let gradient = |row: usize| -(by_theta.g[row] * by_theta.slopes[row]);
+    let density = |row: usize| input.rows.density(row).unwrap_or(T::ONE);
+    // The sums of the gradient times a signal, and the same times c(x), which is the part that lambda moves.
+    let (mut by_own, mut by_dense_own, mut by_local) = (T::ZERO, T::ZERO, T::ZERO);
     for entry in by_theta.entries {
         let row = entry.row as usize;
-        let inside = -(by_theta.g[row] * by_theta.slopes[row]);
-        by_own += inside * T::of(entry.own);
-        by_local += inside * T::of(entry.local);
+        let (inside, own) = (gradient(row), T::of(entry.global));
+        by_own += inside * own;
+        by_dense_own += inside * density(row) * own;
+        by_local += inside * density(row) * T::of(entry.local);
     }
-    let by_global = match (terms.variant.uses_global(), terms.global) {
-        (false, _) => T::ZERO,
-        (true, GlobalSignal::Idf) => by_theta.total * terms.idf[by_theta.label],
-        (true, GlobalSignal::OwnLabels) => by_own,
+    let falls_back = !input.rows.density.is_empty();
+    let mut dense_total = by_theta.total;
+    if falls_back {
+        dense_total = T::ZERO;
+        for (row, &density) in input.rows.density.iter().enumerate() {
+            dense_total += gradient(row) * density;
+        }
+    }
+    let (by_global, by_dense_global) = match (terms.variant.uses_global(), terms.global) {
+        (false, _) => (T::ZERO, T::ZERO),
+        (true, GlobalSignal::Idf) => {
+            let idf = terms.idf[by_theta.label];
+            (by_theta.total * idf, dense_total * idf)
+        }
+        (true, GlobalSignal::OwnLabels | GlobalSignal::Salience) => (by_own, by_dense_own),
     };
     let by_local = if terms.variant.uses_local() { by_local } else { T::ZERO };
-    let by_lambda =
-        input.parameters.alpha[by_theta.label] * by_global - input.parameters.beta[by_theta.label] * by_local;
+    let by_lambda = input.parameters.alpha[by_theta.label] * by_dense_global
+        - input.parameters.beta[by_theta.label] * by_local;
     bias[by_theta.offset] = by_theta.total;
-    alpha[by_theta.offset] = weight * by_global;
+    alpha[by_theta.offset] =
+        if falls_back { by_global - (T::ONE - weight) * by_dense_global } else { weight * by_global };
     beta[by_theta.offset] = (T::ONE - weight) * by_local;
     lambda[by_theta.offset] = by_lambda;
 }

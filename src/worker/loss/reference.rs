@@ -21,7 +21,11 @@ pub struct SignalTensors {
     pub idf: Tensor,
     /// The global signal of the released code.
     pub own: Option<Tensor>,
+    /// The salience of the labels for the rows, times their IDF.
+    pub salience: Option<Tensor>,
     pub local: Option<Tensor>,
+    /// c(x) of the rows, B x 1, if the thresholds fall back.
+    pub density: Option<Tensor>,
 }
 
 /// The loss and its two terms, attached to the autograd graph.
@@ -57,13 +61,17 @@ pub fn thresholds(
     if !variant.learns() {
         return parameters.bias.f_full_like(STATIC_THRESHOLD);
     }
-    let lambda = if config.lambda_sigmoid {
+    let mut lambda = if config.lambda_sigmoid {
         parameters.lambda.f_sigmoid()?
     } else {
         parameters.lambda.shallow_clone()
     };
+    if let Some(density) = &signals.density {
+        lambda = (lambda - 1.0).f_mul(density)? + 1.0;
+    }
     let global = match config.global {
         GlobalSignal::Idf => Some(&signals.idf),
+        GlobalSignal::Salience => signals.salience.as_ref(),
         GlobalSignal::OwnLabels => signals.own.as_ref(),
     };
     let mut inside = parameters.bias.shallow_clone();

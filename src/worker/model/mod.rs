@@ -25,6 +25,8 @@ pub struct Model {
     pub method: Method,
     pub map: FeatureMap,
     pub idf: Idf,
+    /// The density of a neighbourhood that counts as one, if the thresholds fall back where neighbours are far away.
+    pub full_density: Option<f64>,
     pub weights: Weights,
 }
 
@@ -39,6 +41,8 @@ struct ModelCard {
     method: Method,
     map: FeatureMap,
     idf: Idf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    full_density: Option<f64>,
 }
 
 /// The field of `model.json` that is read first.
@@ -84,6 +88,7 @@ impl Model {
             method: self.method.clone(),
             map: self.map.clone(),
             idf: self.idf.clone(),
+            full_density: self.full_density,
         };
         let path = directory.join(CARD);
         let io = |source| ModelError::Io { path: path.clone(), source };
@@ -112,23 +117,31 @@ impl Model {
         if card.idf.counts.len() != card.labels || card.idf.values.len() != card.labels {
             return Err(invalid("the IDF does not have one value per label".into()));
         }
+        if card.full_density.is_some() != card.method.threshold.fallback {
+            return Err(invalid("`full_density` must be there exactly if the thresholds fall back".into()));
+        }
         if let Some(issue) = card.method.issues().first() {
             return Err(invalid(format!("its method cannot be used: `{}` {}", issue.field, issue.message)));
         }
-        if !fits_in(&directory.join(WEIGHTS), &widths) {
+        let prototypes = card.method.prototypes();
+        if !fits_in(&directory.join(WEIGHTS), &widths, prototypes) {
             return Err(invalid(format!("it announces more weights than {WEIGHTS} contains")));
         }
-        let mut weights = Weights::zeros(&widths, card.method.threshold.lambdas(card.labels));
+        let mut weights = Weights::zeros(&widths, card.method.threshold.lambdas(card.labels), prototypes);
         tensors::load(&directory.join(WEIGHTS), &mut [("", &mut weights)])?;
-        Ok(Self { method: card.method, map: card.map, idf: card.idf, weights })
+        let ModelCard { method, map, idf, full_density, .. } = card;
+        Ok(Self { method, map, idf, full_density, weights })
     }
 }
 
-/// Returns whether a file is large enough for the weights of a network with layers of these widths, so that nothing is
-/// allocated for weights that are not there.
-fn fits_in(weights: &Path, widths: &[usize]) -> bool {
+/// Returns whether a file is large enough for the weights of a network with layers of these widths and for its prototypes,
+/// so that nothing is allocated for weights that are not there.
+fn fits_in(weights: &Path, widths: &[usize], prototypes: usize) -> bool {
     let layer = |pair: &[usize]| pair[0].checked_mul(pair[1]);
-    let total = widths.windows(2).try_fold(0usize, |total, pair| total.checked_add(layer(pair)?));
+    let last = widths[widths.len() - 2].checked_add(widths[widths.len() - 1]);
+    let first = last.and_then(|values| values.checked_mul(prototypes));
+    let add = |total: usize, pair: &[usize]| total.checked_add(layer(pair)?);
+    let total = first.and_then(|first| widths.windows(2).try_fold(first, add));
     let bytes = total.and_then(|total| total.checked_mul(size_of::<f32>()));
     let length = std::fs::metadata(weights).map_or(0, |metadata| metadata.len());
     bytes.is_some_and(|bytes| bytes as u64 <= length)
@@ -144,7 +157,7 @@ mod tests {
         method.net.hidden = vec![3];
         let idf = Idf::new(100, vec![3, 50, 0, 7], 1e-8);
         let weights = Weights::initial(&method, 6, 4);
-        Model { method, map: FeatureMap::All { features: 6 }, idf, weights }
+        Model { method, map: FeatureMap::All { features: 6 }, idf, full_density: None, weights }
     }
 
     fn saved() -> tempfile::TempDir {

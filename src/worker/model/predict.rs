@@ -1,5 +1,7 @@
 //! Scoring of rows whose labels are not known. No function here takes the labels of the scored rows.
 
+use std::sync::Arc;
+
 use super::Model;
 use crate::engine::device::{DeviceError, engine};
 use crate::engine::pool::pool;
@@ -9,7 +11,9 @@ use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::examples::{Examples, Unlabelled};
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::idf::Idf;
+use pipe_ml::signal::source::SignalSource;
+use pipe_ml::signal::supply::SignalSupply;
 
 /// The reason why rows cannot be scored.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +24,9 @@ pub enum PredictError {
          stage), or evaluate by the oracle protocol"
     )]
     NeedsLabels,
-    #[error("the local signal `train-neighbours` needs the training rows, which were not given")]
+    #[error(
+        "the local signal `train-neighbours` and `global: salience` need the training rows, which were not given"
+    )]
     NeedsTrainingRows,
     #[error(
         "the model was trained on {model} features, but the rows have {rows}: they are not from the same data set"
@@ -38,6 +44,8 @@ pub enum PredictError {
 pub struct Predictor {
     pub(crate) method: Method,
     pub(crate) map: FeatureMap,
+    pub(crate) idf: Arc<Idf>,
+    pub(crate) full_density: Option<f64>,
     pub(crate) engine: Box<dyn Engine + Send>,
     pub(crate) pool: rayon::ThreadPool,
 }
@@ -49,7 +57,14 @@ impl Predictor {
         let method = Method { device, ..model.method };
         let state = EngineState { weights: model.weights, moments: None, steps: 0 };
         let engine = engine(&method, &model.idf, state)?;
-        Ok(Self { method, map: model.map, engine, pool })
+        Ok(Self {
+            method,
+            map: model.map,
+            idf: Arc::new(model.idf),
+            full_density: model.full_density,
+            engine,
+            pool,
+        })
     }
 
     /// Returns the method, with the device that is used.
@@ -72,27 +87,47 @@ impl Predictor {
         take: impl FnMut(usize, &BatchScores) + Send,
     ) -> Result<(), PredictError> {
         self.check(rows)?;
-        let supply = match (signal, train) {
-            (LocalSignal::BatchLabels, _) => return Err(PredictError::NeedsLabels),
-            (LocalSignal::TrainNeighbours, None) => return Err(PredictError::NeedsTrainingRows),
-            (LocalSignal::TrainNeighbours, Some(train)) => {
-                self.pool.install(|| LocalSupply::neighbours(&self.method.signal, train, rows))
-            }
-            (LocalSignal::Predicted, _) => LocalSupply::Predicted,
-            (LocalSignal::None, _) => LocalSupply::None,
-        };
-        self.predict_with(rows, &supply, take)
+        let prepare = || SignalSource::new(&self.method, signal, train.map(Into::into));
+        let source = self.pool.install(prepare).ok_or(PredictError::NeedsTrainingRows)?;
+        self.predict_from(&source, rows, take)
     }
 
-    /// The same as [`Self::predict`] with a local signal that was prepared for these rows.
-    pub fn predict_with(
+    /// The same as [`Self::predict`] with training rows that were prepared before.
+    pub fn predict_from(
         &mut self,
+        source: &SignalSource,
         rows: Unlabelled,
-        supply: &LocalSupply,
         take: impl FnMut(usize, &BatchScores) + Send,
     ) -> Result<(), PredictError> {
         self.check(rows)?;
-        let Self { method, map, engine, pool } = self;
+        let idf = Arc::clone(&self.idf);
+        let supply = self.supply(source, &idf, rows)?;
+        self.predict_with(rows, &supply, take)
+    }
+
+    /// Prepares the signals of rows whose labels are not known.
+    pub(crate) fn supply<'a>(
+        &self,
+        source: &'a SignalSource,
+        idf: &'a Idf,
+        rows: Unlabelled<'a>,
+    ) -> Result<SignalSupply<'a>, PredictError> {
+        if source.local() == LocalSignal::BatchLabels {
+            return Err(PredictError::NeedsLabels);
+        }
+        let (method, full_density) = (&self.method, self.full_density);
+        Ok(self.pool.install(|| source.supply(method, idf, full_density, rows)))
+    }
+
+    /// The same as [`Self::predict`] with signals that were prepared for these rows.
+    fn predict_with(
+        &mut self,
+        rows: Unlabelled,
+        supply: &SignalSupply,
+        take: impl FnMut(usize, &BatchScores) + Send,
+    ) -> Result<(), PredictError> {
+        self.check(rows)?;
+        let Self { method, map, engine, pool, .. } = self;
         pool.install(|| Ok(score::score(&mut **engine, map, supply, rows, method.batch, take)?))
     }
 

@@ -18,4 +18,5 @@ pub mod features;
 pub mod gemm;
 pub mod input;
 pub mod network;
+pub mod prototypes;
 pub mod weights;

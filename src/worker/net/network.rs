@@ -6,11 +6,13 @@ use super::activation::{DropoutDraw, HiddenLayer};
 use super::buffer::Buffer;
 use super::dense::sum_partials;
 use super::input::{BatchInputs, InputGroups};
+use super::prototypes::Neighbourhoods;
 use super::weights::Weights;
 use crate::loss::fused::{LossPass, ThresholdGradients, stride};
 use crate::loss::kernel::run_sums;
 use crate::loss::terms::LossValue;
 use pipe_ml::config::net::NetConfig;
+use pipe_ml::signal::sparse_rows::SparseRows;
 
 /// Memory that is reused from batch to batch.
 #[derive(Default)]
@@ -25,6 +27,7 @@ pub struct Workspace {
     /// The gradients by the outputs of the hidden layers.
     hidden_gradients: Vec<Buffer>,
     thresholds: ThresholdGradients<f32>,
+    neighbourhoods: Neighbourhoods,
 }
 
 /// The gradients of a step.
@@ -38,9 +41,7 @@ pub struct Gradients {
 impl Gradients {
     /// Returns gradients of the shape of `weights`, all zero.
     pub fn new(weights: &Weights) -> Self {
-        let mut widths = weights.widths();
-        widths[0] = 0;
-        Self { rest: Weights::zeros(&widths, weights.lambda.len()), table: Buffer::default() }
+        Self { rest: weights.zeros_like(0), table: Buffer::default() }
     }
 }
 
@@ -79,6 +80,12 @@ impl Workspace {
         last.forward(x, stride, &mut self.z);
     }
 
+    /// Computes the local signal of the prototypes for the rows of the last forward pass.
+    pub fn prototype_signal(&mut self, weights: &Weights, rows: usize) -> SparseRows {
+        let h: &[f32] = self.hidden.last().map_or(&[], |layer| &layer.after[..]);
+        self.neighbourhoods.forward(weights, h, stride(rows), rows)
+    }
+
     /// Returns the logits of the last forward pass.
     pub fn logits(&self) -> &[f32] {
         &self.z
@@ -104,6 +111,12 @@ impl Workspace {
             value
         } else {
             let value = self.backward_output(weights, pass, rest, stride);
+            if let (Some(layer), Some(gradient), true) =
+                (self.hidden.last(), self.hidden_gradients.last_mut(), weights.prototypes() > 0)
+            {
+                let (h, factors) = (&layer.after, pass.local_factors());
+                self.neighbourhoods.backward(weights, h, &self.g, &factors, rest, gradient);
+            }
             self.backward_hidden(config, weights, rest, stride);
             let g = &self.hidden_gradients[0];
             run_sums(g, stride, &mut rest.input_bias);

@@ -14,7 +14,10 @@ pub struct DenseLayer {
     pub bias: Buffer,
 }
 
-/// All learnable parameters of a model: the network, and alpha, beta, bias and lambda of eq. 1.
+/// The mean of the initial log-odds of labels at prototypes: most labels are rare.
+const RARE: f64 = -4.0;
+
+/// All learnable parameters of a model: the network, the prototypes, and alpha, beta, bias and lambda of eq. 1.
 #[derive(Clone)]
 pub struct Weights {
     pub inputs: usize,
@@ -24,6 +27,10 @@ pub struct Weights {
     pub table: Buffer,
     pub input_bias: Buffer,
     pub layers: Vec<DenseLayer>,
+    /// The prototypes of the local signal, as rows of the width of the last hidden layer; empty if there are none.
+    pub centres: Buffer,
+    /// The log-odds of each label at each prototype, one row per label.
+    pub shares: Buffer,
     pub alpha: Buffer,
     pub beta: Buffer,
     /// The bias of the thresholds.
@@ -34,8 +41,8 @@ pub struct Weights {
 
 impl Weights {
     /// Returns parameters that are all zero. `widths` lists the width of each layer from the inputs to the labels.
-    pub fn zeros(widths: &[usize], lambdas: usize) -> Self {
-        let labels = widths[widths.len() - 1];
+    pub fn zeros(widths: &[usize], lambdas: usize, prototypes: usize) -> Self {
+        let (labels, last_hidden) = (widths[widths.len() - 1], widths[widths.len() - 2]);
         let layer = |pair: &[usize]| DenseLayer {
             outputs: pair[1],
             inputs: pair[0],
@@ -48,6 +55,8 @@ impl Weights {
             table: Buffer::zeros(widths[0] * widths[1]),
             input_bias: Buffer::zeros(widths[1]),
             layers: widths[1..].windows(2).map(layer).collect(),
+            centres: Buffer::zeros(prototypes * last_hidden),
+            shares: Buffer::zeros(prototypes * labels),
             alpha: Buffer::zeros(labels),
             beta: Buffer::zeros(labels),
             bias: Buffer::zeros(labels),
@@ -60,7 +69,7 @@ impl Weights {
     pub fn initial(method: &Method, features: usize, labels: usize) -> Self {
         let widths = method.net.widths(features, labels);
         let config = &method.threshold;
-        let mut weights = Self::zeros(&widths, config.lambdas(labels));
+        let mut weights = Self::zeros(&widths, config.lambdas(labels), method.prototypes());
         let draw_uniform = |buffer: &mut Buffer, inputs: usize, part: u64| {
             let bound = 1.0 / (inputs.max(1) as f64).sqrt();
             let mut random = Streams::new("weights", method.seed).get(part);
@@ -77,6 +86,16 @@ impl Weights {
         }
         if let BiasInit::Constant(value) = method.net.output_bias {
             weights.output_bias_mut().fill(value as f32);
+        }
+        let random = |part: u64| Streams::new("prototypes", method.seed).get(part);
+        let bound = 1.0 / (weights.last_hidden().max(1) as f64).sqrt();
+        let mut draws = random(0);
+        for value in weights.centres.iter_mut() {
+            *value = ((2.0 * draws.unit() - 1.0) * bound) as f32;
+        }
+        let mut draws = random(1);
+        for value in weights.shares.iter_mut() {
+            *value = (RARE + draws.normal()) as f32;
         }
         let initialise = |buffer: &mut Buffer, init: Init, part: u64| match init {
             Init::Constant(value) => buffer.fill(value as f32),
@@ -108,6 +127,23 @@ impl Weights {
         self.alpha.len()
     }
 
+    /// Returns the width of the last hidden layer, or the number of inputs without one.
+    pub fn last_hidden(&self) -> usize {
+        self.layers.last().map_or(self.inputs, |layer| layer.inputs)
+    }
+
+    /// Returns the number of prototypes.
+    pub fn prototypes(&self) -> usize {
+        self.shares.len() / self.labels().max(1)
+    }
+
+    /// Returns parameters of the same shape that are all zero, without the table of the input layer if `inputs` is zero.
+    pub fn zeros_like(&self, inputs: usize) -> Self {
+        let mut widths = self.widths();
+        widths[0] = inputs;
+        Self::zeros(&widths, self.lambda.len(), self.prototypes())
+    }
+
     /// Returns the bias of the output layer.
     pub fn output_bias_mut(&mut self) -> &mut Buffer {
         self.layers.last_mut().map_or(&mut self.input_bias, |layer| &mut layer.bias)
@@ -124,6 +160,12 @@ impl Weights {
             let shape = vec![layer.outputs, layer.inputs];
             all.push((format!("layers.{number}.weight"), shape, &layer.weight));
             all.push((format!("layers.{number}.bias"), vec![layer.outputs], &layer.bias));
+        }
+        if !self.shares.is_empty() {
+            let prototypes = self.prototypes();
+            let shape = vec![prototypes, self.last_hidden()];
+            all.push(("prototypes.centres".to_owned(), shape, &self.centres));
+            all.push(("prototypes.shares".to_owned(), vec![self.labels(), prototypes], &self.shares));
         }
         for (name, buffer) in [
             ("threshold.alpha", &self.alpha),
@@ -142,6 +184,9 @@ impl Weights {
         for layer in &mut self.layers {
             all.extend([&mut layer.weight, &mut layer.bias]);
         }
+        if !self.shares.is_empty() {
+            all.extend([&mut self.centres, &mut self.shares]);
+        }
         all.extend([&mut self.alpha, &mut self.beta, &mut self.bias, &mut self.lambda]);
         all
     }
@@ -151,12 +196,15 @@ impl Weights {
 mod tests {
     use super::*;
     use pipe_ml::config::preset::Preset;
+    use pipe_ml::config::signal::LocalSignal;
     use pipe_ml::config::threshold::Variant;
 
     #[test]
     fn the_number_of_parameters_agrees_with_the_configuration() {
-        for preset in [Preset::Paper, Preset::Honest] {
-            let method = preset.method();
+        let mut learned = Preset::Honest.method();
+        learned.signal.train = LocalSignal::Prototypes;
+        learned.signal.prototypes = 5;
+        for method in [Preset::Paper.method(), Preset::Honest.method(), learned] {
             let count: usize = Weights::initial(&method, 300, 20).named().iter().map(|p| p.2.len()).sum();
             assert_eq!(count, method.parameters(300, 20));
         }

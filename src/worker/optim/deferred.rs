@@ -106,7 +106,7 @@ mod tests {
             ..Preset::Paper.method().optimiser
         };
         let mut random = Random::new("deferred", 1);
-        let mut weights = Weights::zeros(&[INPUTS, WIDTH, 3], 1);
+        let mut weights = Weights::zeros(&[INPUTS, WIDTH, 3], 1, 0);
         for value in weights.table.iter_mut() {
             *value = random.normal() as f32;
         }

@@ -63,7 +63,7 @@ fn inputs(golden: &Value) -> (BatchInputs, Weights) {
         values: numbers("values").iter().map(|&n| n as f32).collect::<Vec<_>>().into(),
     };
     let batch = BatchInputs::new(&FeatureMap::All { features: INPUTS }, &features, &[0, 1, 2, 3, 4, 5]);
-    let mut weights = Weights::zeros(&[INPUTS, HIDDEN, LABELS], 1);
+    let mut weights = Weights::zeros(&[INPUTS, HIDDEN, LABELS], 1, 0);
     for (buffer, (_, name, transpose)) in weights.buffers_mut().into_iter().zip(PARAMETERS) {
         let values = golden_values(golden, name, transpose);
         *buffer = Buffer::from_values(values.iter().map(|&value| value as f32));

@@ -4,7 +4,7 @@ use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::preset::Preset;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::config::threshold::Variant;
+use pipe_ml::config::threshold::{GlobalSignal, Variant};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::examples::Examples;
@@ -45,7 +45,7 @@ fn model(preset: Preset, variant: Variant) -> Model {
     let idf = Idf::of_rows(&part.labels, &part.rows, 1.0);
     let map = FeatureMap::new(&method.net, &part.features, &part.rows);
     let weights = Weights::initial(&method, map.inputs(), LABELS);
-    Model { method, map, idf, weights }
+    Model { method, map, idf, full_density: None, weights }
 }
 
 fn system(model: &Model, signal: Option<LocalSignal>) -> Box<dyn System> {
@@ -195,42 +195,82 @@ fn the_error_about_an_unknown_kind_of_model_names_the_kind() {
     assert!(error.contains("oracle-of-delphi"), "{error}");
 }
 
+/// Returns a model whose thresholds use the salience of labels and fall back.
+fn future_model() -> Model {
+    let mut model = model(Preset::Honest, Variant::Adaptive);
+    model.method.threshold.global = GlobalSignal::Salience;
+    model.method.threshold.fallback = true;
+    model.full_density = Some(0.9);
+    model.weights.alpha.fill(0.7);
+    model.weights.beta.fill(-0.4);
+    model
+}
+
+#[test]
+fn a_model_that_falls_back_keeps_its_local_signal() {
+    let model = future_model();
+    let part = part();
+    let mut own = system(&model, None);
+    let decided = blocks(|take| own.decide(part.examples().unlabelled(), take));
+    let by_oracle = blocks(|take| own.decide_by_oracle(part.examples(), take));
+    assert!(decided == by_oracle, "the labels of the rows do not matter");
+    let directory = tempfile::tempdir().unwrap();
+    model.save(directory.path()).unwrap();
+    let settings = SystemSettings {
+        device: Device::Cpu,
+        threads: 1,
+        signal: Some(LocalSignal::None),
+        train: Some(part),
+    };
+    let error = open(directory.path(), settings).err().unwrap().to_string();
+    assert!(error.contains("`signal`") && error.contains("leave it out"), "{error}");
+}
+
 #[test]
 fn the_terms_of_an_explanation_add_up_to_the_decision() {
+    let mut learned = future_model();
+    (learned.method.threshold.fallback, learned.full_density) = (false, None);
+    let signal = &mut learned.method.signal;
+    (signal.train, signal.predict, signal.prototypes) = (LocalSignal::Prototypes, LocalSignal::Prototypes, 3);
+    learned.weights = Weights::initial(&learned.method, FEATURES, LABELS);
+    learned.weights.beta.fill(-0.4);
+    let mut cases = vec![(future_model(), LocalSignal::TrainNeighbours), (learned, LocalSignal::Prototypes)];
     for (preset, signal) in [
         (Preset::Honest, LocalSignal::TrainNeighbours),
         (Preset::Paper, LocalSignal::Predicted),
         (Preset::Released, LocalSignal::None),
     ] {
-        for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
-            let (model, part) = (model(preset, variant), part());
-            let mut system = system(&model, Some(signal));
-            let rows = part.examples().unlabelled();
-            let decided = blocks(|take| system.decide(rows, take));
-            for row in [0, 27, 44] {
-                let explanation =
-                    system.explain(rows, &ExplainRequest { row, ..ExplainRequest::default() }).unwrap();
-                let block = &decided[row / 20];
-                let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
-                assert_eq!(predicted.len(), block.predicted[row % 20].len());
-                for label in &explanation.labels {
-                    let sum = |terms: &[pipe_ml::explanation::ExplanationTerm]| {
-                        terms.iter().map(|term| term.value).sum::<f64>()
-                    };
-                    let at = label.label as usize;
-                    assert_eq!(label.score, f64::from(block.row_scores(row % 20)[at]));
-                    let close = |a: f64, b: f64| {
-                        assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {preset:?}");
-                    };
-                    close(sum(&label.score_terms), label.score);
-                    close(sum(&label.threshold_terms), label.threshold.unwrap());
-                    let local = label.threshold_terms.iter().find_map(|term| term.evidence.as_ref());
-                    let near = signal == LocalSignal::TrainNeighbours && variant.uses_local();
-                    assert_eq!(local.is_some(), near);
-                    for term in label.threshold_terms.iter().filter(|term| term.evidence.is_some()) {
-                        let knn = term.inputs.iter().find(|input| input.name == "KNN").unwrap().value;
-                        close(term.evidence.as_ref().unwrap().total(), knn);
-                    }
+        let all = [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static];
+        cases.extend(all.map(|variant| (model(preset, variant), signal)));
+    }
+    for (model, signal) in cases {
+        let (variant, part) = (model.method.variant, part());
+        let mut system = system(&model, Some(signal));
+        let rows = part.examples().unlabelled();
+        let decided = blocks(|take| system.decide(rows, take));
+        for row in [0, 27, 44] {
+            let explanation =
+                system.explain(rows, &ExplainRequest { row, ..ExplainRequest::default() }).unwrap();
+            let block = &decided[row / 20];
+            let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
+            assert_eq!(predicted.len(), block.predicted[row % 20].len());
+            for label in &explanation.labels {
+                let sum = |terms: &[pipe_ml::explanation::ExplanationTerm]| {
+                    terms.iter().map(|term| term.value).sum::<f64>()
+                };
+                let at = label.label as usize;
+                assert_eq!(label.score, f64::from(block.row_scores(row % 20)[at]));
+                let close = |a: f64, b: f64| {
+                    assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {:?}", model.method);
+                };
+                close(sum(&label.score_terms), label.score);
+                close(sum(&label.threshold_terms), label.threshold.unwrap());
+                let local = label.threshold_terms.iter().find_map(|term| term.evidence.as_ref());
+                let near = signal == LocalSignal::TrainNeighbours && variant.uses_local();
+                assert_eq!(local.is_some(), near);
+                for term in label.threshold_terms.iter().filter(|term| term.evidence.is_some()) {
+                    let knn = term.inputs.iter().find(|input| input.name == "KNN").unwrap().value;
+                    close(term.evidence.as_ref().unwrap().total(), knn);
                 }
             }
         }

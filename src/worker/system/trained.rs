@@ -1,21 +1,21 @@
 //! A model made by `train` as a [`System`]: a network, and thresholds by eq. 1.
 
+use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use pipe_ml::config::loss::LossConfig;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::config::threshold::{GlobalSignal, Squash, Variant};
-use pipe_ml::data::csr::Csr;
 use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Explanation, ExplanationTerm, LabelExplanation, share};
 use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::signal::idf::Idf;
-use pipe_ml::signal::neighbours::NeighbourIndex;
+use pipe_ml::signal::source::{SignalSource, TrainingRows};
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply};
+use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply, SignalBatch};
 use pipe_ml::softplus::softplus;
 use pipe_ml::system::explained_labels::labels_to_explain;
 use pipe_ml::system::{BlockSink, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings};
@@ -37,9 +37,9 @@ pub(super) struct TrainedSystem {
     predictor: Predictor,
     /// The local signal; `None` if the variant does not use one.
     signal: LocalSignal,
-    neighbours: Option<(NeighbourIndex<'static>, Csr)>,
+    /// `None` if the signal needs training rows and these are not given.
+    source: Option<Arc<SignalSource<'static>>>,
     positive_weights: Vec<f64>,
-    idf: Idf,
     parts: ScoreParts,
     /// The decisions about the last batch. Their memory is used again for the next one.
     decided: DecisionBlock,
@@ -52,39 +52,53 @@ impl TrainedSystem {
         let own = model.method.local_in_prediction();
         let signal = settings.signal.filter(|_| model.method.variant.uses_local()).unwrap_or(own);
         let positive_weights = model.idf.positive_weights(model.method.loss.pos_weight);
-        let idf = model.idf.clone();
+        ensure!(
+            signal == own || !model.method.needs_its_local_signal(),
+            "the thresholds of this model were learned for its own local signal, which `signal` cannot replace: leave it out"
+        );
+        ensure!(
+            signal == own || signal != LocalSignal::Prototypes,
+            "this model has no prototypes: choose another `signal`, or train it with `signal: {{ train: prototypes, \
+             predict: prototypes }}`"
+        );
         let predictor = Predictor::new(model, settings.device, settings.threads)?;
-        let needed = settings.train.filter(|_| signal == LocalSignal::TrainNeighbours);
-        let index = |part: DatasetPart| {
+        let needed = settings.train.filter(|_| predictor.method.needs_training_rows(signal));
+        let rows = |part: DatasetPart| {
             predictor.check(part.examples().unlabelled())?;
-            Ok::<_, PredictError>((NeighbourIndex::owning(part.features, part.rows), part.labels))
+            Ok::<_, PredictError>(TrainingRows {
+                features: Cow::Owned(part.features),
+                labels: Cow::Owned(part.labels),
+                rows: Cow::Owned(part.rows),
+            })
         };
-        let neighbours = needed.map(index).transpose()?;
+        let train = needed.map(rows).transpose()?;
+        let (pool, method) = (&predictor.pool, &predictor.method);
+        let source = pool.install(|| SignalSource::new(method, signal, train));
         Ok(Self {
             predictor,
             signal,
-            neighbours,
+            source: source.map(Arc::new),
             positive_weights,
-            idf,
             parts: ScoreParts::default(),
             decided: DecisionBlock::default(),
         })
     }
 
-    /// Computes the local signal of rows whose labels are not known.
-    fn local(&self, rows: Unlabelled) -> Result<LocalSignalBatch, PredictError> {
-        let config = &self.predictor.method.signal;
-        match (self.signal, &self.neighbours) {
-            (LocalSignal::BatchLabels, _) => Err(PredictError::NeedsLabels),
-            (LocalSignal::TrainNeighbours, None) => Err(PredictError::NeedsTrainingRows),
-            (LocalSignal::TrainNeighbours, Some((index, labels))) => {
-                let search = || index.of(rows.features, rows.rows, config.neighbours, config.weighting);
-                let found = self.predictor.pool.install(search);
-                Ok(LocalSignalBatch::Rows(found.signal(0..rows.rows.len(), labels)))
-            }
-            (LocalSignal::Predicted, _) => Ok(LocalSignalBatch::Predicted),
-            (LocalSignal::None, _) => Ok(LocalSignalBatch::Rows(SparseRows::empty(rows.rows.len()))),
-        }
+    /// Computes the signals of rows whose labels are not known.
+    fn signals(&self, rows: Unlabelled) -> Result<SignalBatch, PredictError> {
+        let source = self.source.as_deref().ok_or(PredictError::NeedsTrainingRows)?;
+        let supply = self.predictor.supply(source, &self.predictor.idf, rows)?;
+        let all: Vec<u32> = (0..rows.rows.len() as u32).collect();
+        let labels = self.predictor.labels();
+        let compute = || supply.of(&all, &SparseRows::default(), labels);
+        Ok(self.predictor.pool.install(compute))
+    }
+
+    /// Returns a batch of rows whose labels are not known.
+    fn batch(&self, rows: Unlabelled) -> Result<Batch, PredictError> {
+        let inputs = BatchInputs::new(&self.predictor.map, rows.features, rows.rows);
+        let inputs = BatchFeatures::Gathered(inputs);
+        Ok(Batch { inputs, targets: SparseRows::default(), signals: self.signals(rows)? })
     }
 
     /// Runs the engine on a batch and returns its decisions.
@@ -113,25 +127,31 @@ impl System for TrainedSystem {
         let size = self.predictor.method.batch;
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let some = Unlabelled { features: rows.features, rows: chunk };
-            let local = self.local(some)?;
-            let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
-            let batch = Batch { inputs, targets: SparseRows::default(), local };
+            let batch = self.batch(some)?;
             take(self.block(number * size, &batch)?)?;
         }
         Ok(())
     }
 
     /// Computes eqs. 4-6 over the true labels of each batch, and the global signal of the released code if the
-    /// model has it.
+    /// model has it. A local signal that cannot be replaced stays.
     fn decide_by_oracle(&mut self, rows: Examples, take: BlockSink) -> Result<()> {
         self.predictor.check(rows.unlabelled())?;
         let method = &self.predictor.method;
         let size = method.batch;
-        let supply = if method.variant.uses_local() {
-            LocalSupply::BatchLabels(method.signal.clone())
-        } else {
-            LocalSupply::None
+        let (source, idf) = (self.source.clone(), Arc::clone(&self.predictor.idf));
+        let full_density = self.predictor.full_density;
+        let mut supply = match &source {
+            Some(source) => source.supply(method, &idf, full_density, rows.unlabelled()),
+            None => LocalSupply::None.into(),
         };
+        if !method.needs_its_local_signal() {
+            supply.local = if method.variant.uses_local() {
+                LocalSupply::BatchLabels(method.signal.clone())
+            } else {
+                LocalSupply::None
+            };
+        }
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let first = number * size;
             let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
@@ -157,22 +177,18 @@ impl System for TrainedSystem {
         let chunk = &rows.rows[first..rows.rows.len().min(first + size)];
         let row = request.row - first;
         let some = Unlabelled { features: rows.features, rows: chunk };
-        let local = self.local(some)?;
-        let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
-        let mut batch = Batch { inputs, targets: SparseRows::default(), local };
-        if let LocalSignalBatch::Predicted = batch.local {
+        let mut batch = self.batch(some)?;
+        if let LocalSignalBatch::Predicted = batch.signals.local {
             let mut scores = BatchScores::default();
-            batch.local = LocalSignalBatch::Rows(SparseRows::empty(chunk.len()));
+            batch.signals.local = LocalSignalBatch::Rows(SparseRows::empty(chunk.len()));
             self.predictor.engine.scores(&batch, &mut scores)?;
-            batch.local = LocalSignalBatch::Rows(predicted_signal(&scores, &self.predictor.method.signal));
+            batch.signals.local =
+                LocalSignalBatch::Rows(predicted_signal(&scores, &self.predictor.method.signal));
         }
         self.parts.with_logits = true;
         let block = self.block(first, &batch)?.clone();
-        let LocalSignalBatch::Rows(local) = &batch.local else {
-            unreachable!("the signal is computed above")
-        };
         let count = self.predictor.method.signal.neighbours;
-        let near = match &self.neighbours {
+        let near = match self.source.as_deref().and_then(SignalSource::neighbours) {
             Some((index, _)) => index.nearest(rows.features, chunk[row] as usize, count),
             None => Vec::new(),
         };
@@ -180,8 +196,10 @@ impl System for TrainedSystem {
             Some(label) => vec![label],
             None => labels_to_explain(&block.ranking(row), &block.predicted[row]),
         };
-        let explained: Result<Vec<_>> =
-            labels.into_iter().map(|label| self.explained_label(&block, row, label, local, &near)).collect();
+        let explained: Result<Vec<_>> = labels
+            .into_iter()
+            .map(|label| self.explained_label(&block, row, label, &batch.signals, &near))
+            .collect();
         Ok(Explanation {
             row: request.row,
             protocol: Protocol::Honest,
@@ -216,6 +234,7 @@ fn signal_words(signal: LocalSignal) -> &'static str {
     match signal {
         LocalSignal::BatchLabels => "true labels of the batch",
         LocalSignal::TrainNeighbours => "labels of the nearest training rows",
+        LocalSignal::Prototypes => "learned shares of the labels at prototypes",
         LocalSignal::Predicted => "the model's own probabilities for the rows of the batch",
         LocalSignal::None => "none",
     }
@@ -228,7 +247,7 @@ impl TrainedSystem {
         block: &DecisionBlock,
         row: usize,
         label: u32,
-        local: &SparseRows,
+        signals: &SignalBatch,
         near: &[(u32, f32)],
     ) -> Result<LabelExplanation> {
         let (method, at) = (&self.predictor.method, label as usize);
@@ -236,27 +255,42 @@ impl TrainedSystem {
         let weights = &state.weights;
         let raw = f64::from(weights.lambda[if weights.lambda.len() == 1 { 0 } else { at }]);
         let lambda = if method.threshold.lambda_sigmoid { raw.sigmoid() } else { raw };
+        let lambda = signals.density.get(row).map_or(lambda, |density| 1.0 - (1.0 - lambda) * density);
+        let value = |rows: &SparseRows| {
+            rows.row(row).iter().find(|entry| entry.0 == label).map_or(0.0, |entry| entry.1)
+        };
         let (alpha, beta) = (f64::from(weights.alpha[at]), f64::from(weights.beta[at]));
-        let knn = local.row(row).iter().find(|entry| entry.0 == label).map_or(0.0, |entry| entry.1);
+        let threshold = block.row_thresholds(row).map(|cuts| f64::from(cuts[at]));
         let mut terms = Vec::new();
         if !method.variant.learns() {
             terms.push(ExplanationTerm::new("static", &[], STATIC_THRESHOLD));
         } else {
             if method.variant.uses_global() {
                 let (name, signal) = match method.threshold.global {
-                    GlobalSignal::Idf => ("IDF", self.idf.values[at]),
+                    GlobalSignal::Idf => ("IDF", self.predictor.idf.values[at]),
+                    GlobalSignal::Salience => ("salience * IDF", value(&signals.salience)),
                     GlobalSignal::OwnLabels => ("own labels, unknown", 0.0),
                 };
                 let inputs = [("lambda", lambda), ("alpha", alpha), (name, signal)];
                 terms.push(ExplanationTerm::new("lambda * alpha * global", &inputs, lambda * alpha * signal));
             }
             if method.variant.uses_local() {
+                let factor = (1.0 - lambda) * beta;
+                let knn = match &signals.local {
+                    LocalSignalBatch::Rows(local) => value(local),
+                    // The engine computes this signal and does not return it: it is what the other terms leave.
+                    _ if factor != 0.0 => {
+                        let others: f64 = terms.iter().map(|term: &ExplanationTerm| term.value).sum();
+                        (threshold.unwrap_or_default() - others - f64::from(weights.bias[at])) / factor
+                    }
+                    _ => 0.0,
+                };
                 let inputs = [("lambda", lambda), ("beta", beta), ("KNN", knn)];
-                let term =
-                    ExplanationTerm::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn);
-                let evidence = self.neighbours.as_ref().map(|(_, labels)| {
-                    share::evidence("KNN", near, method.signal.weighting, labels, label, |row| row)
-                });
+                let term = ExplanationTerm::new("(1 - lambda) * beta * local", &inputs, factor * knn);
+                let evidence =
+                    self.source.as_deref().and_then(SignalSource::neighbours).map(|(_, labels)| {
+                        share::evidence("KNN", near, method.signal.weighting, labels, label, |row| row)
+                    });
                 terms.push(ExplanationTerm { evidence, ..term });
             }
             terms.push(ExplanationTerm::new("bias", &[], weights.bias[at].into()));
@@ -281,7 +315,6 @@ impl TrainedSystem {
                 score - logit,
             ));
         }
-        let threshold = block.row_thresholds(row).map(|cuts| f64::from(cuts[at]));
         Ok(LabelExplanation {
             label,
             name: None,

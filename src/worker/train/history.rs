@@ -41,7 +41,7 @@ fn effective_lambda(method: &Method, weights: &Weights) -> Vec<f64> {
     weights.lambda.iter().map(effective).collect()
 }
 
-/// Returns the threshold of each label (eq. 1) for a row without a local signal and without labels of its own.
+/// Returns the threshold of each label (eq. 1) for a row without neighbours, salient labels and labels of its own.
 pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64> {
     if !method.variant.learns() {
         return vec![STATIC_THRESHOLD; weights.labels()];
@@ -50,6 +50,7 @@ pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64
     let global = method.variant.uses_global() && method.threshold.global == GlobalSignal::Idf;
     let base_threshold = |label: usize| {
         let lambda = lambda[if lambda.len() == 1 { 0 } else { label }];
+        let lambda = if method.threshold.fallback { 1.0 } else { lambda };
         let signal = if global { idf.values[label] } else { 0.0 };
         let inside = lambda * f64::from(weights.alpha[label]) * signal + f64::from(weights.bias[label]);
         match method.threshold.squash {

@@ -15,12 +15,12 @@ use crate::net::weights::Weights;
 use pipe_ml::config::device::{Device, Precision};
 use pipe_ml::config::method::Method;
 use pipe_ml::config::net::{Activation, Features};
-use pipe_ml::config::number_or_word::{Limit, PosWeight};
+use pipe_ml::config::number_or_word::{Init, Limit, PosWeight};
 use pipe_ml::config::optimiser::OptimiserKind;
 use pipe_ml::config::preset::Preset;
 use pipe_ml::config::schedule::ScheduleKind;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::config::threshold::Variant;
+use pipe_ml::config::threshold::{GlobalSignal, Squash, Variant};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::data::random::Random;
@@ -28,7 +28,8 @@ use pipe_ml::history::{EpochMetrics, History, LossValue};
 use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::source::SignalSource;
+use pipe_ml::signal::supply::{LocalSupply, SignalSupply};
 
 const LABELS: usize = 12;
 const FEATURES: usize = 40;
@@ -112,6 +113,35 @@ fn bits(weights: &Weights) -> Vec<u32> {
         .collect()
 }
 
+/// Returns the variants of the thresholds that the paper leaves to future work.
+fn future_variants() -> Vec<Method> {
+    let mut fallback = small(Preset::Honest);
+    fallback.threshold.fallback = true;
+    let mut salience = small(Preset::Honest);
+    salience.threshold.global = GlobalSignal::Salience;
+    let mut both = fallback.clone();
+    both.threshold.global = GlobalSignal::Salience;
+    both.threshold.squash = Squash::Sigmoid;
+    both.threshold.lambda_per_label = true;
+    let mut prototypes = small(Preset::Honest);
+    (prototypes.signal.train, prototypes.signal.predict) = (LocalSignal::Prototypes, LocalSignal::Prototypes);
+    prototypes.signal.prototypes = 3;
+    let mut salient = prototypes.clone();
+    salient.threshold.global = GlobalSignal::Salience;
+    salient.threshold.lambda_per_label = true;
+    salient.net.hidden = vec![24, 16];
+    salient.net.activation = Activation::Gelu;
+    salient.optimiser.clip = Limit::At(0.5);
+    let mut all = vec![fallback, salience, both, prototypes, salient];
+    for method in &mut all {
+        assert_eq!(method.issues(), []);
+        // So that the signals count from the first step on.
+        method.threshold.alpha_init = Init::Constant(0.3);
+        method.threshold.beta_init = Init::Constant(-0.5);
+    }
+    all
+}
+
 fn trained(method: &Method) -> TrainingResult {
     let data = data();
     train(run(&data, &data.idf(), method), &mut SilentHost).unwrap()
@@ -125,6 +155,36 @@ fn every_preset_and_variant_learns() {
             let losses: Vec<f64> = done.history.epochs.iter().map(|epoch| epoch.loss.total).collect();
             assert!(losses[losses.len() - 1] < losses[0], "{preset:?} {variant:?}: {losses:?}");
         }
+    }
+}
+
+#[test]
+fn variants_of_the_thresholds_learn_and_their_loaded_models_decide_the_same_for_each_row_alone() {
+    let data = data();
+    for method in future_variants() {
+        let done = trained(&method);
+        let losses: Vec<f64> = done.history.epochs.iter().map(|epoch| epoch.loss.total).collect();
+        assert!(losses[losses.len() - 1] < losses[0], "{method:?}: {losses:?}");
+        let directory = tempfile::tempdir().unwrap();
+        done.model.save(directory.path()).unwrap();
+        let model = Model::load(directory.path()).unwrap();
+        let local = method.local_in_prediction();
+        let source = SignalSource::new(&method, local, Some(data.train().into())).unwrap();
+        let scores = |model: Model, rows: &[u32]| {
+            let mut predictor = Predictor::new(model, Device::Cpu, 1).unwrap();
+            let mut all = Vec::new();
+            let rows = Unlabelled { features: &data.features, rows };
+            let take = |_: usize, scores: &BatchScores| {
+                all.extend((0..scores.rows).map(|row| {
+                    (0..LABELS).map(|label| scores.score(row, label).to_bits()).collect::<Vec<_>>()
+                }));
+            };
+            predictor.predict_from(&source, rows, take).unwrap();
+            all
+        };
+        let together = scores(done.model, &data.validation);
+        let alone: Vec<_> = data.validation.iter().flat_map(|&row| scores(model.clone(), &[row])).collect();
+        assert_eq!(together, alone, "{method:?}");
     }
 }
 
@@ -147,8 +207,8 @@ fn the_papers_validation_is_marked_as_an_oracle() {
 fn weights_have_the_same_bits_for_any_number_of_threads() {
     let data = data();
     let idf = data.idf();
-    for preset in [Preset::Released, Preset::Honest] {
-        let method = small(preset);
+    let presets = [Preset::Released, Preset::Honest].map(small);
+    for method in presets.into_iter().chain(future_variants()) {
         let with = |threads| {
             let done = train(TrainingRun { threads, ..run(&data, &idf, &method) }, &mut SilentHost).unwrap();
             (bits(&done.model.weights), done.history)
@@ -389,7 +449,7 @@ fn clipping_limits_the_length_of_a_step() {
 }
 
 /// Returns one batch for both engines.
-fn batch(data: &TestData, map: &FeatureMap, supply: &LocalSupply, positions: &[u32]) -> Batch {
+fn batch(data: &TestData, map: &FeatureMap, supply: &SignalSupply, positions: &[u32]) -> Batch {
     let rows: Vec<u32> = (0..300).collect();
     let examples = Examples { features: &data.features, labels: &data.labels, rows: &rows };
     Batch::labelled(map, supply, examples, positions)
@@ -420,9 +480,10 @@ fn the_cpu_engine_and_the_libtorch_engine_take_the_same_steps() {
         linear.threshold.lambda_per_label = true;
         methods.push(linear);
     }
+    methods.extend(future_variants());
     for method in methods {
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
-        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let supply = SignalSupply::in_training(&method, &idf, data.train());
         let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut ours = CpuEngine::new(&method, &idf, start.clone());
         let mut theirs = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
@@ -439,13 +500,69 @@ fn the_cpu_engine_and_the_libtorch_engine_take_the_same_steps() {
                 assert!((a - b).abs() < 2e-3 * (0.1 + b.abs()), "{}: {a} {b} in {method:?}", ours.0);
             }
         }
-        let batch = batch(&data, &map, &LocalSupply::None, &[250, 260, 299]);
+        let batch = batch(&data, &map, &supply, &[3, 100, 239]);
         let (mut a, mut b) = (BatchScores::default(), BatchScores::default());
         ours.scores(&batch, &mut a).unwrap();
         theirs.scores(&batch, &mut b).unwrap();
         for (row, label) in (0..3).flat_map(|row| (0..LABELS).map(move |label| (row, label))) {
             let (a, b) = (a.score(row, label), b.score(row, label));
             assert!((a - b).abs() < 2e-3 * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
+}
+
+/// Returns the loss of a batch and its gradients by all parameters, from a step of plain gradient descent.
+fn loss_and_gradients(engine: &mut dyn Engine, batch: &Batch, start: &EngineState) -> (f64, Weights) {
+    engine.restore(start.clone()).unwrap();
+    engine.set_loss_sum(LossValue::default()).unwrap();
+    engine.step(batch, 1.0, 0).unwrap();
+    let mut gradients = start.weights.clone();
+    let state = engine.state().unwrap();
+    for (gradient, (_, _, after)) in gradients.buffers_mut().into_iter().zip(state.weights.named()) {
+        gradient.iter_mut().zip(after.iter()).for_each(|(before, after)| *before -= after);
+    }
+    (engine.loss_sum().unwrap().total / batch.inputs.rows() as f64, gradients)
+}
+
+#[test]
+fn the_gradients_of_the_variants_are_the_slopes_of_the_loss_in_both_engines() {
+    tch::set_num_threads(1);
+    let data = data();
+    let idf = data.idf();
+    for mut method in future_variants() {
+        method.optimiser.kind = OptimiserKind::Sgd;
+        method.optimiser.weight_decay = 0.0;
+        method.optimiser.clip = Limit::None;
+        method.net.dropout = 0.0;
+        // Without kinks.
+        method.net.activation = Activation::Gelu;
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = SignalSupply::in_training(&method, &idf, data.train());
+        let batch = batch(&data, &map, &supply, &(0..31).map(|i| i * 7).collect::<Vec<_>>());
+        let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), OptimiserKind::Sgd);
+        let mut ours = CpuEngine::new(&method, &idf, start.clone());
+        let theirs = TorchEngine::of_kind(&method, &idf, start.clone(), tch::Device::Cpu, tch::Kind::Double);
+        let mut theirs = theirs.unwrap();
+        let (_, by_ours) = loss_and_gradients(&mut ours, &batch, &start);
+        let (_, by_theirs) = loss_and_gradients(&mut theirs, &batch, &start);
+        for (number, (name, _, gradient)) in by_theirs.named().into_iter().enumerate() {
+            let scale = gradient.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+            assert!(scale > 0.0, "{name} has no gradient: {method:?}");
+            for (a, b) in by_ours.named()[number].2.iter().zip(gradient.iter()) {
+                assert!((a - b).abs() < 1e-3 * scale + 1e-6, "{name}: {a} {b} in {method:?}");
+            }
+            for at in [0, gradient.len() / 2, gradient.len() - 1] {
+                let mut at_step = |step: f32| {
+                    let mut moved = start.clone();
+                    let parameter = &mut moved.weights.buffers_mut()[number][at];
+                    *parameter += step;
+                    (f64::from(*parameter), loss_and_gradients(&mut theirs, &batch, &moved).0)
+                };
+                let ((high, above), (low, below)) = (at_step(2e-3), at_step(-2e-3));
+                let (slope, found) = ((above - below) / (high - low), f64::from(gradient[at]));
+                let close = 1e-3 * f64::from(scale) + 1e-5;
+                assert!((slope - found).abs() < close, "{name}[{at}]: {found} {slope} in {method:?}");
+            }
         }
     }
 }
@@ -460,13 +577,14 @@ fn loss_of_step(engine: &mut dyn Engine, batch: &Batch, step: u64) -> LossValue 
 #[test]
 fn the_host_reads_nothing_during_the_steps_of_a_device() {
     let data = data();
+    let idf = data.idf();
     for kind in [OptimiserKind::Adamw, OptimiserKind::LazyAdamw, OptimiserKind::Sgd] {
         let mut method = small(Preset::Paper);
         method.optimiser.kind = kind;
         method.optimiser.clip = Limit::At(1.0);
         method.net.dropout = 0.25;
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
-        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let supply = SignalSupply::in_training(&method, &idf, data.train());
         let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), kind);
         let mut engine = TorchEngine::new(&method, &data.idf(), start, tch::Device::Cpu).unwrap();
         engine.hold(&map, &data.features);
@@ -505,10 +623,11 @@ fn the_host_reads_nothing_during_the_steps_of_a_device() {
 #[test]
 fn batches_without_features_do_not_stop_a_device() {
     let (data, method) = (data(), small(Preset::Paper));
+    let idf = data.idf();
     let map = FeatureMap::new(&method.net, &data.features, &data.train);
-    let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+    let supply = SignalSupply::in_training(&method, &idf, data.train());
     let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
-    let mut engine = TorchEngine::new(&method, &data.idf(), start, tch::Device::Cpu).unwrap();
+    let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
     let empty = csr(&vec![vec![]; data.features.rows()], FEATURES, false);
     let examples = Examples { features: &empty, ..data.train() };
     let batch = Batch::labelled(&map, &supply, examples, &[0, 1, 2]);
@@ -524,7 +643,7 @@ fn rows_gathered_on_the_device_give_the_same_steps_as_rows_copied_there() {
         method.net.features = features;
         method.net.feature_count = 20;
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
-        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let supply = SignalSupply::in_training(&method, &idf, data.train());
         let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut sent = TorchEngine::new(&method, &idf, start.clone(), tch::Device::Cpu).unwrap();
         let mut held = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
@@ -551,7 +670,7 @@ fn bf16_products_change_a_step_by_no_more_than_their_rounding() {
     half.precision = Precision::Bf16;
     let [full, half] = [full, half].map(|method| {
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
-        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let supply = SignalSupply::in_training(&method, &idf, data.train());
         let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         let positions: Vec<u32> = (0..32).collect();
@@ -624,8 +743,8 @@ fn only_the_oracle_protocol_uses_the_labels_of_the_rows_being_predicted() {
 
     let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 1).unwrap();
     let mut counts = [LabelCount::default(); LABELS];
-    let Predictor { method, map, engine, pool } = &mut predictor;
-    let supply = LocalSupply::BatchLabels(method.signal.clone());
+    let Predictor { method, map, engine, pool, .. } = &mut predictor;
+    let supply = LocalSupply::BatchLabels(method.signal.clone()).into();
     pool.install(|| {
         score_with_labels(&mut **engine, map, &supply, data.validation(), method.batch, |first, scores| {
             count(&mut counts, scores, data.validation(), first);

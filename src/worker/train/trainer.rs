@@ -19,7 +19,8 @@ use pipe_ml::data::random::Streams;
 use pipe_ml::history::{EpochMetrics, History};
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
-use pipe_ml::signal::supply::LocalSupply;
+use pipe_ml::signal::source::SignalSource;
+use pipe_ml::signal::supply::SignalSupply;
 
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -80,7 +81,12 @@ pub fn train(run: TrainingRun, host: &mut dyn TrainingHost) -> Result<TrainingRe
     }
     let pool = engine::pool::pool(run.threads);
     let pool = pool.map_err(|source| TrainError::Threads { threads: run.threads, source })?;
-    pool.install(|| Trainer::new(run, host)?.run())
+    pool.install(|| {
+        let method = run.method;
+        let prepare = || SignalSource::new(method, method.local_in_prediction(), Some(run.train.into()));
+        let source = run.validation.and_then(|_| prepare());
+        Trainer::new(run, source.as_ref(), host)?.run()
+    })
 }
 
 /// A training run in progress.
@@ -91,8 +97,8 @@ struct Trainer<'a> {
     /// Whether the engine keeps the training rows. Then batches are lists of row numbers.
     held: bool,
     engine: Box<dyn Engine + Send>,
-    supply: LocalSupply<'a>,
-    validation_supply: Option<LocalSupply<'a>>,
+    supply: SignalSupply<'a>,
+    validation_supply: Option<SignalSupply<'a>>,
     checkpoints: Option<Checkpoints<'a>>,
     position: TrainingPosition,
     best: Option<Weights>,
@@ -105,7 +111,11 @@ struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// Prepares a run, from its checkpoint if there is a usable one.
-    fn new(run: TrainingRun<'a>, host: &'a mut dyn TrainingHost) -> Result<Self, TrainError> {
+    fn new(
+        run: TrainingRun<'a>,
+        source: Option<&'a SignalSource>,
+        host: &'a mut dyn TrainingHost,
+    ) -> Result<Self, TrainError> {
         let method = run.method;
         let (features, labels) = (run.train.features.cols, run.train.labels.cols);
         let map = FeatureMap::new(&method.net, run.train.features, run.train.rows);
@@ -137,11 +147,12 @@ impl<'a> Trainer<'a> {
             state: fresh(),
             best: None,
         });
-        let signal = &method.signal;
-        let supply = LocalSupply::in_training(method.local_in_training(), signal, run.train);
-        let validation_supply = run.validation.map(|rows| {
-            LocalSupply::in_prediction(method.local_in_prediction(), signal, run.train, rows.unlabelled())
-        });
+        let supply = SignalSupply::in_training(method, run.idf, run.train);
+        let full_density = supply.full_density();
+        let validation_supply = run
+            .validation
+            .zip(source)
+            .map(|(rows, source)| source.supply(method, run.idf, full_density, rows.unlabelled()));
         let mut engine = engine::device::engine(method, run.idf, found.state)?;
         let held = engine.hold(&map, run.train.features);
         engine.set_loss_sum(found.position.loss)?;
@@ -179,7 +190,13 @@ impl<'a> Trainer<'a> {
         history.kept = kept;
         let mut seconds = self.position.seconds;
         seconds.truncate(history.epochs.len());
-        let model = Model { method: method.clone(), map: self.map, idf: self.run.idf.clone(), weights };
+        let model = Model {
+            method: method.clone(),
+            map: self.map,
+            idf: self.run.idf.clone(),
+            full_density: self.supply.full_density(),
+            weights,
+        };
         Ok(TrainingResult { model, history, seconds })
     }
 
@@ -371,7 +388,7 @@ impl<'a> Trainer<'a> {
 fn make_batch(
     held: bool,
     map: &FeatureMap,
-    supply: &LocalSupply,
+    supply: &SignalSupply,
     train: Examples,
     positions: &[u32],
 ) -> Batch {
