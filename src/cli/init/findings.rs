@@ -50,15 +50,20 @@ pub(super) fn text(found: &Inspection) -> String {
     if found.label_counts == [found.rows] {
         lines.push(("warning", "all rows have the same label, so that there is nothing to learn".to_owned()));
     }
+    if found.labels_under(2) == found.label_counts.len() as u64 {
+        let reason = "every label has one row only, so that no row says anything about the labels of another";
+        lines.push(("warning", reason.to_owned()));
+    }
     if let Some(warning) = separator_warning(found) {
         lines.push(("warning", warning));
     }
     if found.format.content() == FormatContent::Text {
         lines.push((
             "options",
-            match found.read.join_column {
-                Some(_) => "--text COLUMN, --labels COLUMN and --join COLUMN decide otherwise",
-                None => "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise",
+            match (&found.read.join_column, found.format) {
+                (Some(_), _) => "--text COLUMN, --labels COLUMN and --join COLUMN decide otherwise",
+                (None, Format::Jsonl) => "--text FIELD and --labels FIELD decide otherwise",
+                (None, _) => "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise",
             }
             .to_owned(),
         ));
@@ -94,10 +99,21 @@ fn input(found: &Inspection) -> (&'static str, String) {
     }
 }
 
-/// Returns a warning if the labels of a CSV file are never separated, although they seem to be or a separator was given.
+/// Returns a warning if labels are never separated, although they seem to be or a separator was given.
 fn separator_warning(found: &Inspection) -> Option<String> {
     let given = found.read.label_separator.as_deref();
-    if found.format != Format::Csv || !found.is_single_label() {
+    if !found.is_single_label() {
+        return None;
+    }
+    if found.format == Format::Jsonl {
+        let (separator, field) = (found.missed_separator?, found.read.label_column.as_deref());
+        return Some(format!(
+            "no row has a list of labels, but some labels contain `{separator}`: if that separates labels, write lists, for example with \
+             `jq -c '.[\"{0}\"] |= [splits(\" *[{separator}] *\")? | select(. != \"\")]' FILE > NEW.jsonl`",
+            field.unwrap_or("labels")
+        ));
+    }
+    if found.format != Format::Csv {
         return None;
     }
     let separator = given.unwrap_or(DEFAULT_LABEL_SEPARATOR);

@@ -162,12 +162,16 @@ impl ValueContext<'_> {
 
 const STAGES_HINT: &str = "use the name of each stage as its key: `a: { command: ... }`";
 
+/// What a value whose `kind` decides on its other fields is called.
+const KIND_MAP: &str = "a map with its `kind`";
+
 fn type_hint(expected: &str, found: Option<&Value>) -> Option<String> {
     match (expected, found?) {
         ("text", Value::Number(_) | Value::Bool(_)) => Some("put it in quotes".to_owned()),
         ("a list", Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
             Some("write a list: `[...]`".to_owned())
         }
+        (KIND_MAP, Value::String(kind)) => Some(format!("write `{{ kind: {kind} }}`")),
         (expected, Value::Array(_)) if expected.starts_with("a map") => {
             Some("write `name: ...` lines, without the `-` in front of them".to_owned())
         }
@@ -231,6 +235,7 @@ fn plain_words(expected: &str) -> &str {
         "unit" | "null" => "nothing",
         other if other.starts_with("a nonzero u") => "a whole number, 1 or more",
         other if other.starts_with("struct ") || other.starts_with("variant ") => "a map of parameters",
+        other if other.starts_with("internally tagged enum ") => KIND_MAP,
         other if other.starts_with("enum ") => "one of its names",
         other => other,
     }
@@ -368,6 +373,12 @@ mod tests {
         KnnOnly,
     }
 
+    #[derive(Debug, Deserialize)]
+    #[serde(tag = "kind", rename_all = "kebab-case")]
+    enum Shape {
+        Round,
+    }
+
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> DeserializeError {
         let error = serde_path_to_error::deserialize::<_, T>(StrictJson(&value)).unwrap_err();
         DeserializeError::parse(&error.inner().to_string())
@@ -428,6 +439,13 @@ mod tests {
     fn serde_still_words_a_wrong_enum_as_parsed_here() {
         assert_eq!(error::<Word>(json!(1)), wrong_type("one of its names"));
         assert_eq!(error::<Word>(json!({ "plain": null })), wrong_type("one of its names"));
+    }
+
+    #[test]
+    fn a_name_in_place_of_a_map_with_a_kind_gets_the_map() {
+        assert_eq!(error::<Shape>(json!("round")), wrong_type("a map with its `kind`"));
+        let hint = type_hint(KIND_MAP, Some(&json!("round")));
+        assert_eq!(hint.as_deref(), Some("write `{ kind: round }`"));
     }
 
     #[test]

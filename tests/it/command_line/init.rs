@@ -51,3 +51,18 @@ fn data_that_cannot_be_read_is_refused() {
     test.typed("init --data b.csv --command").exits_with(2);
     assert!(!test.file("pipelines").exists(), "nothing is written");
 }
+
+#[test]
+fn data_from_which_nothing_can_be_learned_is_called_that() {
+    let test = PipelineTest::empty();
+    test.write("ids.csv", "text,labels\nsome words,7\nmore words,8\nother words,9\n");
+    test.typed("init --data ids.csv").ok().reports("every label has one row only");
+    test.write(
+        "texts.jsonl",
+        "{\"text\": \"a b\", \"tags\": \"x; y\"}\n{\"text\": \"b c\", \"tags\": \"y\"}\n",
+    );
+    let written = test.typed("init --data texts.jsonl").ok();
+    written
+        .reports("some labels contain `;`")
+        .reports("jq -c '.[\"tags\"] |= [splits(\" *[;] *\")? | select(. != \"\")]'");
+}

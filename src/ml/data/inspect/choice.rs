@@ -55,6 +55,8 @@ pub(super) struct TableChoice {
     labels: String,
     /// `None`: the default, or lists.
     separator: Option<String>,
+    /// What seems to separate the labels of JSON lines, in which labels are lists.
+    pub(super) missed_separator: Option<char>,
 }
 
 /// What can be said about a column at a glance.
@@ -80,6 +82,12 @@ impl TableChoice {
                 return Err(format!("there is no column `{name}`. The columns are\n{}", listed(&columns)));
             }
         }
+        if format == Format::Jsonl && wishes.separator.is_some() {
+            return Err(
+                "`--separator` is for CSV: in JSON lines, several labels are a list, `[\"a\", \"b\"]`"
+                    .to_owned(),
+            );
+        }
         if format == Format::Csv && (wishes.text.is_none() || wishes.labels.is_none()) {
             refuse_values_as_names(table)?;
         }
@@ -98,12 +106,13 @@ impl TableChoice {
         if labels == text {
             return Err(format!("`{text}` cannot be both the text and the labels"));
         }
-        let separator = match &wishes.separator {
-            Some(given) => Some(given.clone()),
-            None if format == Format::Csv => found_separator(table, &labels)?,
-            None => None,
+        let values = filled_texts(table, &labels);
+        let (separator, missed_separator) = match (&wishes.separator, format) {
+            (Some(given), _) => (Some(given.clone()), None),
+            (None, Format::Csv) => (found_separator(&values, &labels)?, None),
+            (None, _) => (None, separator(&values).and_then(|found| found.chars().next())),
         };
-        Ok(Self { text, labels, separator })
+        Ok(Self { text, labels, separator, missed_separator })
     }
 
     /// Returns the options that differ from the defaults.
@@ -216,7 +225,7 @@ pub(super) fn joined(
         },
     };
     let key = key.to_owned();
-    let choice = TableChoice { text, labels, separator: None };
+    let choice = TableChoice { text, labels, separator: None, missed_separator: None };
     Ok(ReadOptions { join_column: Some(key), ..choice.read_options() })
 }
 
@@ -321,15 +330,18 @@ fn text_column(columns: &[ColumnSummary], labels: Option<&str>) -> Result<String
     }
 }
 
+/// Returns the texts of a column that are not empty.
+fn filled_texts<'a>(table: &'a [TableColumn], name: &str) -> Vec<&'a str> {
+    let cells = table.iter().filter(|column| column.name == name).flat_map(|column| &column.cells);
+    let filled = cells.filter_map(|cell| match cell {
+        Cell::Text(text) if !text.trim().is_empty() => Some(text.trim()),
+        _ => None,
+    });
+    filled.collect()
+}
+
 /// Returns the separator of the labels of a CSV column.
-fn found_separator(table: &[TableColumn], labels: &str) -> Result<Option<String>, String> {
-    let cells = table.iter().filter(|column| column.name == labels).flat_map(|column| &column.cells);
-    let values: Vec<&str> = cells
-        .filter_map(|cell| match cell {
-            Cell::Text(text) if !text.trim().is_empty() => Some(text.trim()),
-            _ => None,
-        })
-        .collect();
+fn found_separator(values: &[&str], labels: &str) -> Result<Option<String>, String> {
     let is_list = |value: &&&str| value.starts_with('[') && value.ends_with(']');
     if 2 * values.iter().filter(is_list).count() > values.len() {
         return Err(format!(
@@ -338,7 +350,7 @@ fn found_separator(table: &[TableColumn], labels: &str) -> Result<Option<String>
             excerpt(values[0])
         ));
     }
-    Ok(separator(&values).map(str::to_owned))
+    Ok(separator(values).map(str::to_owned))
 }
 
 /// Returns the message for a choice that the user has to make.

@@ -133,6 +133,7 @@ pub fn inspect(
     }
     let mut columns = Vec::new();
     let mut options = ReadOptions::default();
+    let mut missed_in_json = None;
     if is_table {
         let SourcePart { data, labels, .. } = &source.parts[0];
         let table = TableColumn::read_all(data)?;
@@ -146,7 +147,9 @@ pub fn inspect(
             }
             None => {
                 let chosen = TableChoice::of(&table, format, wishes);
-                chosen.map_err(|reason| DataError::file(data, reason))?.read_options()
+                let chosen = chosen.map_err(|reason| DataError::file(data, reason))?;
+                missed_in_json = chosen.missed_separator;
+                chosen.read_options()
             }
         };
         columns = table.into_iter().map(|column| column.name).collect();
@@ -179,7 +182,7 @@ pub fn inspect(
         duplicates: found.duplicates,
         missed_separator: match &raw {
             RawData::Text(text) if format == Format::Csv => text.missed_separator(),
-            _ => None,
+            _ => missed_in_json,
         },
         label_counts,
         files,

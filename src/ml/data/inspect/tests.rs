@@ -260,6 +260,21 @@ fn a_separator_that_was_missed_is_noted() {
 }
 
 #[test]
+fn labels_of_json_lines_that_look_like_lists_in_one_text_are_noted_and_a_separator_is_refused() {
+    let lines = |labels: [&str; 3]| -> String {
+        let line = |label: &&str| format!("{{\"text\": \"some words\", \"tags\": {label}}}\n");
+        labels.iter().map(line).collect()
+    };
+    let missed = |labels| table("a.jsonl", &lines(labels)).unwrap().missed_separator;
+    assert_eq!(missed(["\"a; b\"", "\"b\"", "\"a;c\""]), Some(';'));
+    assert_eq!(missed(["\"a\"", "\"b\"", "null"]), None);
+    assert_eq!(missed(["[\"a; b\"]", "[\"b\"]", "[\"a;c\"]"]), None, "a list needs no separator");
+    let wishes = Wishes { separator: Some(";".into()), ..Wishes::default() };
+    let error = inspected(&[("a.jsonl", lines(["\"a;b\"", "\"b\"", "\"a\""]).as_bytes())], &wishes);
+    assert!(error.unwrap_err().contains("`--separator` is for CSV"));
+}
+
+#[test]
 fn the_error_of_an_arff_file_is_the_real_one() {
     let text =
         "@relation r\n@attribute c {red,blue}\n@attribute x numeric\n@attribute y {0,1}\n@data\nred,oops,1\n";

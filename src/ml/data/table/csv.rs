@@ -29,8 +29,8 @@ pub(super) fn rows(text: TableText, columns: &TextColumns) -> Result<Vec<TextRow
         Ok(())
     })?;
     if header.is_none() {
-        let missing = CsvHeader::find(&StringRecord::new(), columns);
-        missing.map_err(|reason| text.fault(Fault::new(0, reason)))?;
+        let reason = "it contains only blank lines, but the first row has to name the columns";
+        return Err(DataError::file(text.path(), reason));
     }
     Ok(rows)
 }

@@ -131,8 +131,15 @@ fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
         single => label_name(single).map(|name| vec![name]),
     };
     let reason = || format!("the field `{}` is not a list of strings or whole numbers", fields.labels);
+    let labels = labels.ok_or_else(|| Fault::new(0, reason()))?;
+    // Programs that split texts leave such labels behind, which would count as labels of their own.
+    if let Some(label) = labels.iter().find(|label| label.is_empty() || label.trim() != label.as_str()) {
+        let reason =
+            format!("the label {label:?} is empty, or has blanks around it: leave it out, or remove them");
+        return Err(Fault::new(0, reason));
+    }
     let id = fields.id.map(|id| cell(value.get(id).unwrap_or(&Value::Null)).into_text());
-    Ok(TextRow { text: text.to_owned(), labels: labels.ok_or_else(|| Fault::new(0, reason()))?, id })
+    Ok(TextRow { text: text.to_owned(), labels, id })
 }
 
 fn label_name(value: &Value) -> Option<String> {

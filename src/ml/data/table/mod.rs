@@ -73,6 +73,11 @@ fn read_table(
     if columns.label_separator.is_empty() {
         return Err(DataError::Request("`label_separator` must not be empty".into()));
     }
+    if format == Format::Jsonl && options.label_separator.is_some() {
+        let reason =
+            "a separator of labels is for CSV: in JSON lines, several labels are a list, `[\"a\", \"b\"]`";
+        return Err(DataError::Request(reason.into()));
+    }
     let join = options.join_column.as_deref().map(|key| Join { key, only: &options.only });
     if join.is_some() && format != Format::Csv {
         let reason = if options.unlabelled {

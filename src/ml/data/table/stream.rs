@@ -1,6 +1,7 @@
 //! The text of a table, read piece by piece, so that a row that is too long is refused before it fills the memory.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use crate::data::compress::InputFile;
 use crate::data::detect::unreadable;
@@ -61,6 +62,11 @@ impl TableText {
     pub(super) fn head(&self) -> &[u8] {
         let head = self.input.head();
         head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head)
+    }
+
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        self.input.path()
     }
 
     /// Says that another row starts.

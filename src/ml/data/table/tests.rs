@@ -104,6 +104,11 @@ fn columns_and_separators_can_be_chosen_and_labels_can_be_numbers() {
     );
     assert_eq!(read_text("{\"text\": \"a\", \"labels\": [3, 7]}").label_names, ["3", "7"]);
     assert_eq!(read_text("{\"text\": \"a\", \"labels\": \"one\"}").label_names, ["one"]);
+    let refused = read_with(
+        b"{\"text\": \"a\", \"labels\": \"b|c\"}",
+        &ReadOptions { input_column: None, label_column: None, ..options },
+    );
+    assert!(refused.unwrap_err().to_string().contains("a separator of labels is for CSV"));
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn each_fault_is_reported_at_its_position() {
         ),
         ("text,labels\na,\"b", Format::Csv, "x:2:1: a quote that is opened in this row is not closed"),
         ("\"text,labels\n", Format::Csv, "x:1:1: a quote that is opened in this row is not closed"),
-        ("\n\n", Format::Csv, "there is no column `text`"),
+        ("\n\r\n", Format::Csv, "it contains only blank lines, but the first row has to name the columns"),
         ("text,labels\n", Format::Csv, "contains no rows"),
         (
             "{\"text\": \"a\", \"labels\": []}\n{\"text\": 3, \"labels\": []}\n",
@@ -128,6 +133,12 @@ fn each_fault_is_reported_at_its_position() {
         ),
         ("{\"text\": \"a\"}\n", Format::Jsonl, "no field `labels`"),
         ("{\"text\": \"a\", \"labels\": [1.5]}\n", Format::Jsonl, "not a list"),
+        (
+            "{\"text\": \"a\", \"labels\": [\"b\", \" c\"]}\n",
+            Format::Jsonl,
+            "x:1:1: the label \" c\" is empty, or has blanks",
+        ),
+        ("{\"text\": \"a\", \"labels\": \"\"}\n", Format::Jsonl, "the label \"\" is empty"),
         ("{\"text\": \"a\",\n", Format::Jsonl, "x:1:"),
         ("[]\n", Format::Jsonl, "x:1:1: invalid type: sequence, expected an object with a text and labels"),
         (
