@@ -45,11 +45,50 @@ struct CalibrationBin {
 impl Calibration {
     /// Adds one row: its true labels, and the probability of every label.
     pub fn add(&mut self, truth: &[u32], probabilities: &[f32]) -> Result<(), NotAProbability> {
+        self.add_entries(probabilities).map_err(|(label, value)| NotAProbability { label, value })?;
+        for &label in truth {
+            self.mark_true(probabilities[label as usize]);
+        }
+        Ok(())
+    }
+
+    /// Adds the candidates of one row with their probabilities, and all true labels. [`Self::add_rest`] adds the other labels;
+    /// `rest` has their probabilities.
+    pub fn add_candidates(
+        &mut self,
+        truth: &[u32],
+        candidates: &[u32],
+        probabilities: &[f32],
+        rest: &[f32],
+    ) -> Result<(), NotAProbability> {
+        self.add_entries(probabilities)
+            .map_err(|(at, value)| NotAProbability { label: candidates[at] as usize, value })?;
+        for &label in truth {
+            let own = candidates.binary_search(&label).map(|at| probabilities[at]);
+            self.mark_true(own.unwrap_or(rest[label as usize]));
+        }
+        Ok(())
+    }
+
+    /// Adds each label so many times with its probability, without regard to whether it is true.
+    pub fn add_rest(&mut self, probabilities: &[f32], times: &[u64]) {
+        for (&p, &times) in probabilities.iter().zip(times) {
+            let p = f64::from(p);
+            let bin = &mut self.bins[bin_of(p)];
+            bin.entries += times;
+            bin.expected.add_units_times(ExactSum::units_up_to_one(p), times);
+            self.squares.add_units_times(ExactSum::units_up_to_one(p * p), times);
+            self.entries += times;
+        }
+    }
+
+    /// Adds entries as if they were false. The error is the position and the value of one that is not a probability.
+    fn add_entries(&mut self, probabilities: &[f32]) -> Result<(), (usize, f32)> {
         let is_probability = |p: &f32| (0.0..=1.0).contains(p);
         // A loop that does not end early is vectorised.
         if !probabilities.iter().fold(true, |all, p| all & is_probability(p)) {
-            let label = probabilities.iter().position(|p| !is_probability(p)).unwrap_or_default();
-            return Err(NotAProbability { label, value: probabilities[label] });
+            let at = probabilities.iter().position(|p| !is_probability(p)).unwrap_or_default();
+            return Err((at, probabilities[at]));
         }
         for some in probabilities.chunks(ADDED_AT_ONCE) {
             let sums = sum_units(some);
@@ -59,13 +98,15 @@ impl Calibration {
                 bin.expected.add_units(expected);
             }
         }
-        for &label in truth {
-            let p = f64::from(probabilities[label as usize]);
-            self.bins[bin_of(p)].positives += 1;
-            self.squares += 1.0 - 2.0 * p;
-        }
         self.entries += probabilities.len() as u64;
         Ok(())
+    }
+
+    /// Turns an entry with this probability into a true one.
+    fn mark_true(&mut self, probability: f32) {
+        let p = f64::from(probability);
+        self.bins[bin_of(p)].positives += 1;
+        self.squares += 1.0 - 2.0 * p;
     }
 
     /// Adds the sums of other rows.

@@ -135,6 +135,23 @@ impl Evaluator {
         self.calibration.add(truth, probabilities)
     }
 
+    /// Adds the probabilities of the candidates of one row; see [`Calibration::add_candidates`].
+    pub fn add_candidates(
+        &mut self,
+        truth: &[u32],
+        candidates: &[u32],
+        probabilities: &[f32],
+        rest: &[f32],
+    ) -> Result<(), NotAProbability> {
+        self.calibrated = true;
+        self.calibration.add_candidates(truth, candidates, probabilities, rest)
+    }
+
+    /// Adds the probability of each label so many times; see [`Calibration::add_rest`].
+    pub fn add_rest(&mut self, probabilities: &[f32], times: &[u64]) {
+        self.calibration.add_rest(probabilities, times);
+    }
+
     /// Adds a sum of loss terms, for [`Metric::Bce`] and [`Metric::TrainingLoss`].
     pub fn add_loss(&mut self, metric: Metric, sum: f64, terms: u64) -> Result<(), NotFinite> {
         if !sum.is_finite() {

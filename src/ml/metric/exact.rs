@@ -37,6 +37,11 @@ impl ExactSum {
         *self += Self(i128::from(units));
     }
 
+    /// Adds a number of [`ExactSum::units`] several times.
+    pub(super) fn add_units_times(&mut self, units: i64, times: u64) {
+        *self += Self(i128::from(units).saturating_mul(i128::from(times)));
+    }
+
     /// Returns the sum.
     pub fn value(self) -> f64 {
         self.0 as f64 / UNIT

@@ -2,6 +2,9 @@
 //!
 //! Memory is bounded by one block and a few numbers per label. The result does not depend on the number of threads.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::block::{DecisionBlock, Thresholds};
@@ -13,8 +16,9 @@ use super::label::LabelRecord;
 use super::marked::Protocol;
 use super::ranking::DEPTH;
 use super::registry::Metric;
+use super::rest::Rest;
 use super::threshold_bins::ThresholdBins;
-use super::top::Top;
+use super::top::{NotANumber, Top};
 use super::tradeoff::Tradeoff;
 
 /// The error for scores, probabilities or losses that cannot be measured.
@@ -31,8 +35,18 @@ pub enum MeasureError {
 /// Collects decisions block by block, on all threads.
 pub struct Measure {
     parts: Vec<MeasurePart>,
+    tradeoff: Tradeoff,
+    /// The scores of all labels but the candidates of each row, and their thresholds. They are counted when the number of rows
+    /// is known.
+    rest: Option<RestOfRows>,
     /// Whether the first block has come, from which the bins of thresholds are chosen.
     begun: bool,
+}
+
+/// What all rows with sparse scores have in common.
+struct RestOfRows {
+    rest: Arc<Rest>,
+    thresholds: Option<Vec<f32>>,
 }
 
 /// The sums over the rows that one thread has seen.
@@ -40,7 +54,10 @@ pub struct Measure {
 struct MeasurePart {
     evaluator: Evaluator,
     top: Top,
-    tradeoff: Tradeoff,
+    /// The number of rows with sparse scores.
+    sparse_rows: u64,
+    /// For each label, of how many of these rows it is a candidate.
+    candidate_of: Vec<u64>,
     thresholds: Option<ThresholdBins>,
     /// The smallest and the largest threshold of each label.
     span: Vec<(f32, f32)>,
@@ -52,11 +69,13 @@ impl Measure {
         let part = MeasurePart {
             evaluator: Evaluator::new(labels, training),
             top: Top::new(DEPTH),
-            tradeoff: Tradeoff::new(labels),
+            sparse_rows: 0,
+            candidate_of: Vec::new(),
             thresholds: None,
             span: vec![(f32::INFINITY, f32::NEG_INFINITY); labels],
         };
-        Self { parts: vec![part; rayon::current_num_threads().max(1)], begun: false }
+        let parts = vec![part; rayon::current_num_threads().max(1)];
+        Self { parts, tradeoff: Tradeoff::new(labels), rest: None, begun: false }
     }
 
     /// Adds a block of decisions. `truth` has one ascending list of labels per row of the block. Blocks must
@@ -64,19 +83,45 @@ impl Measure {
     pub fn add(&mut self, block: &DecisionBlock, truth: &[&[u32]]) -> Result<(), MeasureError> {
         if !self.begun && block.rows > 0 {
             self.begun = true;
-            let all = (0..block.rows).filter_map(|row| block.row_thresholds(row)).flatten();
+            let different = if matches!(block.thresholds, Thresholds::PerEntry(_)) { block.rows } else { 1 };
+            let all = (0..different).filter_map(|row| block.row_thresholds(row)).flatten();
             let bins = ThresholdBins::spanning(all);
             for part in &mut self.parts {
                 part.thresholds = bins.clone();
             }
         }
+        if let Some(sparse) = &block.sparse
+            && !self.rest.as_ref().is_some_and(|known| Arc::ptr_eq(&known.rest, &sparse.rest))
+        {
+            self.count_rest();
+            let thresholds = block.row_thresholds(0).map(<[f32]>::to_vec);
+            self.rest = Some(RestOfRows { rest: sparse.rest.clone(), thresholds });
+        }
         let share = block.rows.div_ceil(self.parts.len()).max(1);
         self.parts.par_iter_mut().enumerate().try_for_each(|(number, part)| {
             let rows = block.rows.min(number * share)..block.rows.min((number + 1) * share);
-            rows.clone().try_for_each(|row| part.add(block, row, truth[row]))?;
-            part.tradeoff.add(block, rows, truth);
-            Ok(())
-        })
+            part.add_thresholds(block, rows.clone());
+            rows.into_iter().try_for_each(|row| part.add(block, row, truth[row]))
+        })?;
+        self.tradeoff.add(block, truth);
+        Ok(())
+    }
+
+    /// Adds the labels that are no candidates of the rows with sparse scores.
+    fn count_rest(&mut self) {
+        let Some(RestOfRows { rest, thresholds }) = self.rest.take() else { return };
+        let rows: u64 = self.parts.iter_mut().map(|part| std::mem::take(&mut part.sparse_rows)).sum();
+        let mut times = vec![rows; rest.scores.len()];
+        for part in &mut self.parts {
+            for (times, candidate_of) in times.iter_mut().zip(std::mem::take(&mut part.candidate_of)) {
+                *times -= candidate_of;
+            }
+        }
+        self.parts[0].evaluator.add_rest(&rest.probabilities, &times);
+        if let Some(thresholds) = thresholds {
+            self.tradeoff.add_rest(&rest.scores, &thresholds, &times);
+            self.parts[0].add_same_thresholds(&thresholds, rows);
+        }
     }
 
     /// Adds a loss of the last block; see [`Evaluator::add_loss`].
@@ -86,48 +131,97 @@ impl Measure {
 
     /// Combines what all threads have seen.
     pub fn finish(mut self, protocol: Protocol) -> Measurements {
+        self.count_rest();
         let mut whole = self.parts.swap_remove(0);
         for part in &self.parts {
             whole.merge(part);
         }
-        Measurements { protocol, whole }
+        Measurements { protocol, whole, tradeoff: self.tradeoff }
     }
 }
 
 impl MeasurePart {
-    /// Adds a row to everything but the tradeoff.
+    /// Adds the thresholds of some rows of a block. Those of rows with sparse scores are counted later.
+    fn add_thresholds(&mut self, block: &DecisionBlock, rows: Range<usize>) {
+        match &block.thresholds {
+            Thresholds::PerLabel(thresholds) if block.sparse.is_none() && !rows.is_empty() => {
+                self.add_same_thresholds(thresholds, rows.len() as u64);
+            }
+            Thresholds::PerEntry(_) => {
+                for thresholds in rows.filter_map(|row| block.row_thresholds(row)) {
+                    self.add_same_thresholds(thresholds, 1);
+                }
+            }
+            Thresholds::PerLabel(_) | Thresholds::None => {}
+        }
+    }
+
+    /// Adds rows with the same threshold of every label.
+    fn add_same_thresholds(&mut self, thresholds: &[f32], rows: u64) {
+        if let Some(bins) = &mut self.thresholds {
+            bins.add(thresholds, rows);
+        }
+        for (span, &threshold) in self.span.iter_mut().zip(thresholds) {
+            *span = (span.0.min(threshold), span.1.max(threshold));
+        }
+    }
+
+    /// Adds a row to everything but the tradeoff, without its thresholds.
     fn add(&mut self, block: &DecisionBlock, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
         let number = block.first + row;
         self.evaluator.add_decisions(truth, &block.predicted[row]);
-        if !block.scores.is_empty() {
-            // A program may score only some labels; the others are no part of the ranking.
-            let is_scored = |&(_, score): &(u32, f32)| score != f32::NEG_INFINITY;
+        if let (Some(bins), Some(thresholds)) = (&mut self.thresholds, block.row_thresholds(row)) {
+            bins.add_truth(truth, thresholds);
+        }
+        let not_a_number = |bad: NotANumber| MeasureError::NotANumber { row: number, label: bad.label };
+        let not_a_probability = |source| MeasureError::NotAProbability { row: number, source };
+        if let Some(sparse) = &block.sparse {
+            let candidates = block.row_candidates(row);
+            let ranked = self.ranked_with_rest(candidates, &sparse.scores[row], &sparse.rest);
+            let ranked = ranked.map_err(not_a_number)?;
+            self.evaluator.add_ranking(truth, &ranked);
+            self.sparse_rows += 1;
+            self.candidate_of.resize(block.labels, 0);
+            for &label in candidates {
+                self.candidate_of[label as usize] += 1;
+            }
+            if let Some(own) = sparse.probabilities.get(row) {
+                let added = self.evaluator.add_candidates(truth, candidates, own, &sparse.rest.probabilities);
+                added.map_err(not_a_probability)?;
+            }
+            return Ok(());
+        }
+        if block.has_scores() {
             let ranked = match (&block.thresholds, block.margins(row)) {
                 (Thresholds::PerEntry(_), Some(margins)) => self.top.of((0..).zip(margins).filter(is_scored)),
                 _ => self.top.of((0..).zip(block.row_scores(row).iter().copied()).filter(is_scored)),
             };
-            let ranked = ranked.map_err(|bad| MeasureError::NotANumber { row: number, label: bad.label })?;
-            self.evaluator.add_ranking(truth, ranked);
+            self.evaluator.add_ranking(truth, ranked.map_err(not_a_number)?);
         }
         let probabilities = block.row_probabilities(row);
         if !probabilities.is_empty() {
-            let added = self.evaluator.add_probabilities(truth, probabilities);
-            added.map_err(|source| MeasureError::NotAProbability { row: number, source })?;
-        }
-        if let Some(thresholds) = block.row_thresholds(row) {
-            if let Some(bins) = &mut self.thresholds {
-                bins.add(truth, thresholds);
-            }
-            for (span, &threshold) in self.span.iter_mut().zip(thresholds) {
-                *span = (span.0.min(threshold), span.1.max(threshold));
-            }
+            self.evaluator.add_probabilities(truth, &probabilities).map_err(not_a_probability)?;
         }
         Ok(())
     }
 
+    /// Returns the labels of a row with the highest scores, best first.
+    fn ranked_with_rest(
+        &mut self,
+        candidates: &[u32],
+        scores: &[f32],
+        rest: &Rest,
+    ) -> Result<Vec<u32>, NotANumber> {
+        let scored = candidates.iter().copied().zip(scores.iter().copied());
+        let best = self.top.of(scored.filter(is_scored))?.to_vec();
+        let mut best: Vec<(u32, f32)> = best.into_iter().zip(self.top.scores()).collect();
+        best.extend(rest.best_without(candidates).take(DEPTH).filter(is_scored));
+        best.sort_unstable_by_key(|&(label, _)| label);
+        Ok(self.top.of(best)?.to_vec())
+    }
+
     fn merge(&mut self, other: &Self) {
         self.evaluator.merge(&other.evaluator);
-        self.tradeoff.merge(&other.tradeoff);
         if let (Some(bins), Some(other)) = (&mut self.thresholds, &other.thresholds) {
             bins.merge(other);
         }
@@ -137,10 +231,16 @@ impl MeasurePart {
     }
 }
 
+/// Returns whether a label takes part in the ranking: a program may score only some labels.
+fn is_scored(&(_, score): &(u32, f32)) -> bool {
+    score != f32::NEG_INFINITY
+}
+
 /// The result of a [`Measure`], under one protocol.
 pub struct Measurements {
     protocol: Protocol,
     whole: MeasurePart,
+    tradeoff: Tradeoff,
 }
 
 impl Measurements {
@@ -168,7 +268,7 @@ impl Measurements {
         Curves {
             protocol: self.protocol,
             reliability: self.whole.evaluator.reliability(),
-            tradeoff: self.whole.tradeoff.curve(),
+            tradeoff: self.tradeoff.curve(),
             thresholds: self.whole.thresholds.as_ref().map(ThresholdBins::histogram),
             by_frequency: self.whole.evaluator.by_frequency(),
         }
@@ -181,9 +281,11 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::block::SparseScores;
     use super::super::label::Tally;
     use super::super::propensity::Propensity;
     use super::*;
+    use crate::system::cross_entropy;
 
     const LABELS: usize = 6;
 
@@ -212,6 +314,7 @@ mod tests {
             predicted: rows.iter().map(predicted).collect(),
             thresholds: Thresholds::PerEntry(all().map(|entry| entry.2).collect()),
             candidates: None,
+            sparse: None,
         }
     }
 
@@ -248,6 +351,67 @@ mod tests {
             }
             let as_is = measured.curves().tradeoff.into_iter().find(|shifted| shifted.shift == 0.0).unwrap();
             prop_assert_eq!(Some(as_is.macro_f1), measured.evaluation().get(Metric::MacroF1).unwrap().honest());
+        }
+
+        #[test]
+        fn sparse_scores_are_measured_like_the_same_scores_of_all_labels(rows in rows(), kept in 0..5u32) {
+            // Labels that are no candidates have the score, the threshold and the probability of the first row.
+            let rest: Vec<(f32, f32)> = rows[0].iter().map(|entry| (entry.1, entry.2)).collect();
+            let is_candidate = |row: usize, label: usize| (row + label) as u32 % 5 < kept;
+            let rows: Vec<Vec<(bool, f32, f32)>> = rows.iter().enumerate().map(|(at, row)| {
+                let entry = |label: usize| {
+                    let score = if is_candidate(at, label) { row[label].1 } else { rest[label].0 };
+                    (row[label].0, score, rest[label].1)
+                };
+                (0..LABELS).map(entry).collect()
+            }).collect();
+            let per_label = |rows: &[Vec<(bool, f32, f32)>], first| DecisionBlock {
+                thresholds: Thresholds::PerLabel(rest.iter().map(|rest| rest.1).collect()),
+                ..block(first, rows)
+            };
+            let probability = |(score, threshold): (f32, f32)| 1.0 / (1.0 + (threshold - score).exp());
+            let shared = Arc::new(Rest::new(
+                rest.iter().map(|rest| rest.0).collect(),
+                rest.iter().copied().map(probability).collect(),
+            ));
+            let sparse = |rows: &[Vec<(bool, f32, f32)>], first| {
+                let dense = per_label(rows, first);
+                let candidates: Vec<Vec<u32>> = (0..rows.len()).map(|row| {
+                    (0..LABELS as u32).filter(|&label| is_candidate(first + row, label as usize)).collect()
+                }).collect();
+                let chosen = |values: &[f32]| candidates.iter().enumerate().map(|(row, labels)| {
+                    labels.iter().map(|&label| values[row * LABELS + label as usize]).collect()
+                }).collect();
+                let (scores, probabilities) = (chosen(&dense.scores), chosen(&dense.probabilities));
+                DecisionBlock {
+                    scores: Vec::new(),
+                    probabilities: Vec::new(),
+                    candidates: Some(candidates.clone()),
+                    sparse: Some(SparseScores { scores, probabilities, rest: shared.clone() }),
+                    ..dense
+                }
+            };
+            let truth: Vec<Vec<u32>> = rows.iter().map(|row| truth_of(row)).collect();
+            let truth: Vec<&[u32]> = truth.iter().map(Vec::as_slice).collect();
+            let measured = |is_sparse: bool| {
+                let positives = vec![3, 0, 7, 50, 500, 5000];
+                let training = TrainingCounts { rows: 9000, positives, propensity: Propensity::default() };
+                let mut measure = Measure::new(LABELS, Some(training));
+                let mut losses = Vec::new();
+                for (number, rows) in rows.chunks(4).enumerate() {
+                    let first = number * 4;
+                    let block = if is_sparse { sparse(rows, first) } else { per_label(rows, first) };
+                    let truth = &truth[first..first + rows.len()];
+                    measure.add(&block, truth).unwrap();
+                    losses.push(cross_entropy(&block, truth));
+                }
+                (measure.finish(Protocol::Honest), losses)
+            };
+            let ((dense, dense_losses), (sparse, sparse_losses)) = (measured(false), measured(true));
+            prop_assert_eq!(dense.evaluation(), sparse.evaluation());
+            prop_assert_eq!(dense.curves(), sparse.curves());
+            prop_assert_eq!(dense.label_records(), sparse.label_records());
+            prop_assert_eq!(dense_losses, sparse_losses);
         }
 
         #[test]

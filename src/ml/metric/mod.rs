@@ -23,6 +23,7 @@ pub mod ranking;
 pub mod record;
 pub mod registry;
 pub mod released;
+pub mod rest;
 pub mod spread;
 #[cfg(test)]
 mod tests;

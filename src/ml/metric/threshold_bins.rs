@@ -21,8 +21,8 @@ pub(super) struct ThresholdBins {
     high: f32,
     least: f32,
     most: f32,
+    all: Vec<u64>,
     of_true: Vec<u64>,
-    of_false: Vec<u64>,
 }
 
 impl ThresholdBins {
@@ -38,39 +38,45 @@ impl ThresholdBins {
             high,
             least: low,
             most: high,
+            all: vec![0; bins],
             of_true: vec![0; bins],
-            of_false: vec![0; bins],
         })
     }
 
-    /// Adds one row: its true labels, ascending, and the threshold of every label. Infinite thresholds are left out.
-    pub(super) fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
-        let bins = self.of_true.len();
-        let (low, scale) =
-            (self.low, if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 });
-        let line = BinLine { low, scale, last: (bins - 1) as f32 };
+    /// Adds rows with the same threshold of every label. Infinite thresholds are left out.
+    pub(super) fn add(&mut self, thresholds: &[f32], rows: u64) {
+        let line = self.line();
         for some in thresholds.chunks(AT_ONCE) {
             let counted = count_bins(line, some);
             self.least = self.least.min(counted.least);
             self.most = self.most.max(counted.most);
-            for (sum, count) in self.of_false.iter_mut().zip(counted.counts) {
-                *sum += u64::from(count);
+            for (sum, count) in self.all.iter_mut().zip(counted.counts) {
+                *sum += rows * u64::from(count);
             }
         }
-        let bin = |threshold: f32| usize::from(line.bin(threshold));
+    }
+
+    /// Adds the true labels of one row, whose thresholds are added by [`Self::add`].
+    pub(super) fn add_truth(&mut self, truth: &[u32], thresholds: &[f32]) {
+        let line = self.line();
         let of_truth = truth.iter().map(|&label| thresholds[label as usize]);
         for threshold in of_truth.filter(|threshold| threshold.is_finite()) {
-            self.of_false[bin(threshold)] -= 1;
-            self.of_true[bin(threshold)] += 1;
+            self.of_true[usize::from(line.bin(threshold))] += 1;
         }
+    }
+
+    fn line(&self) -> BinLine {
+        let bins = self.all.len();
+        let scale = if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 };
+        BinLine { low: self.low, scale, last: (bins - 1) as f32 }
     }
 
     /// Adds the counts of other rows in the same bins.
     pub(super) fn merge(&mut self, other: &Self) {
         self.least = self.least.min(other.least);
         self.most = self.most.max(other.most);
-        let counts = self.of_true.iter_mut().chain(&mut self.of_false);
-        for (sum, count) in counts.zip(other.of_true.iter().chain(&other.of_false)) {
+        let counts = self.of_true.iter_mut().chain(&mut self.all);
+        for (sum, count) in counts.zip(other.of_true.iter().chain(&other.all)) {
             *sum += count;
         }
     }
@@ -87,7 +93,8 @@ impl ThresholdBins {
             // All thresholds are equal: the bin needs a width to be drawn.
             (edges[0], edges[bins]) = (low - 0.5, low + 0.5);
         }
-        ThresholdHistogram { edges, of_true: self.of_true.clone(), of_false: self.of_false.clone() }
+        let of_false = self.all.iter().zip(&self.of_true).map(|(all, of_true)| all - of_true).collect();
+        ThresholdHistogram { edges, of_true: self.of_true.clone(), of_false }
     }
 }
 

@@ -3,7 +3,7 @@
 //! For each label, entries are counted by the largest shift at which they are still predicted, so that one
 //! pass over the entries is enough for all shifts.
 
-use std::ops::Range;
+use rayon::prelude::*;
 
 use super::block::DecisionBlock;
 use super::curves::ShiftedMetrics;
@@ -41,35 +41,57 @@ impl Tradeoff {
         Self { shifts: Shifts::new(), all: counts(), of_true: counts(), actual: vec![0; labels], seen: false }
     }
 
-    /// Adds some rows of a block. `truth` has the true labels of each row of the block, ascending.
-    pub(super) fn add(&mut self, block: &DecisionBlock, rows: Range<usize>, truth: &[&[u32]]) {
-        let labels = self.actual.len();
-        for first in (0..labels).step_by(LABELS_AT_ONCE) {
-            let chosen = first..labels.min(first + LABELS_AT_ONCE);
-            for row in rows.clone() {
-                let Some(thresholds) = block.row_thresholds(row) else { return };
-                let scores = &block.row_scores(row)[chosen.clone()];
-                let counts = &mut self.all[first * COLUMNS..];
-                count_margins(&self.shifts, scores, &thresholds[chosen.clone()], counts);
-            }
+    /// Adds the rows of a block, on all threads. `truth` has the true labels of each row, ascending. Of sparse scores only those
+    /// of candidates are added; [`Self::add_rest`] adds the others.
+    pub(super) fn add(&mut self, block: &DecisionBlock, truth: &[&[u32]]) {
+        if block.rows == 0 || block.row_thresholds(0).is_none() {
+            return;
         }
-        for row in rows {
+        self.seen = true;
+        match &block.sparse {
+            Some(sparse) => self.add_candidates(block, &sparse.scores),
+            None => self.add_all(block),
+        }
+        for (row, truth) in truth.iter().enumerate() {
             let Some(thresholds) = block.row_thresholds(row) else { return };
-            self.seen = true;
-            for label in truth[row].iter().map(|&label| label as usize) {
-                self.actual[label] += 1;
-                let margin = block.row_scores(row)[label] - thresholds[label];
-                self.of_true[label * COLUMNS + self.shifts.below(margin, step_of(margin))] += 1;
+            for &label in *truth {
+                let at = label as usize;
+                self.actual[at] += 1;
+                let place = self.shifts.place(block.score(row, label) - thresholds[at]);
+                self.of_true[at * COLUMNS + place] += 1;
             }
         }
     }
 
-    /// Adds the counts of other rows.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.seen |= other.seen;
-        add_counts(&mut self.all, &other.all);
-        add_counts(&mut self.of_true, &other.of_true);
-        add_counts(&mut self.actual, &other.actual);
+    fn add_all(&mut self, block: &DecisionBlock) {
+        let (shifts, labels) = (&self.shifts, self.actual.len());
+        self.all.par_chunks_mut(LABELS_AT_ONCE * COLUMNS).enumerate().for_each(|(number, counts)| {
+            let first = number * LABELS_AT_ONCE;
+            let chosen = first..labels.min(first + LABELS_AT_ONCE);
+            for row in 0..block.rows {
+                let Some(thresholds) = block.row_thresholds(row) else { return };
+                let scores = &block.scores[row * labels..][chosen.clone()];
+                count_margins(shifts, scores, &thresholds[chosen.clone()], counts);
+            }
+        });
+    }
+
+    fn add_candidates(&mut self, block: &DecisionBlock, scores: &[Vec<f32>]) {
+        for (row, scores) in scores.iter().enumerate() {
+            let Some(thresholds) = block.row_thresholds(row) else { return };
+            for (&label, score) in block.row_candidates(row).iter().zip(scores) {
+                let at = label as usize;
+                self.all[at * COLUMNS + self.shifts.place(score - thresholds[at])] += 1;
+            }
+        }
+    }
+
+    /// Adds each label so many times with the same score and threshold, without regard to whether it is true.
+    pub(super) fn add_rest(&mut self, scores: &[f32], thresholds: &[f32], times: &[u64]) {
+        let margins = scores.iter().zip(thresholds).map(|(score, threshold)| score - threshold);
+        for ((counts, margin), &times) in self.all.chunks_exact_mut(COLUMNS).zip(margins).zip(times) {
+            counts[self.shifts.place(margin)] += times as u32;
+        }
     }
 
     /// Returns the metrics by shift; empty if no row had thresholds.
@@ -151,19 +173,17 @@ impl Shifts {
         Self { sorted, before_step: std::array::from_fn(before) }
     }
 
+    /// Returns the number of shifts that a margin exceeds.
+    fn place(&self, margin: f32) -> usize {
+        self.below(margin, step_of(margin))
+    }
+
     /// Returns the number of shifts that a margin in this step exceeds.
     #[inline]
     fn below(&self, margin: f32, step: u16) -> usize {
         let before = usize::from(self.before_step[usize::from(step)]);
         // The next shift may be in the same step; no other one can be.
         before + usize::from(margin > self.sorted[before])
-    }
-}
-
-/// Adds counts one by one.
-fn add_counts(into: &mut [u32], from: &[u32]) {
-    for (sum, count) in into.iter_mut().zip(from) {
-        *sum += count;
     }
 }
 

@@ -147,6 +147,8 @@ impl ScoreCut {
         };
         let thresholds = Thresholds::PerLabel(vec![threshold; labels]);
         let rows = predicted.len();
-        DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds, candidates: None }
+        let block =
+            DecisionBlock { first, rows, labels, scores, probabilities, predicted, ..Default::default() };
+        DecisionBlock { thresholds, ..block }
     }
 }

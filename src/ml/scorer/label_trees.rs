@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{CAUSES, LabelSearch, Scorer};
+use super::{CAUSES, LabelSearch, Scorer, write_found};
 use crate::data::csr::Csr;
 use crate::data::examples::Unlabelled;
 use crate::explanation::Evidence;
@@ -18,13 +18,7 @@ impl Scorer for LabelTrees {
     }
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
-        into.fill(0.0);
-        let width = self.labels();
-        for (into, found) in into.chunks_exact_mut(width).zip(self.found(rows)) {
-            for (label, score) in found {
-                into[label as usize] = score;
-            }
-        }
+        write_found(&self.found(rows), self.labels(), into);
         Ok(())
     }
 

@@ -32,6 +32,9 @@ pub const CAUSES: usize = 10;
 /// The name of a scorer's score in the formulas of explanations.
 pub const SCORE: &str = "r";
 
+/// How many rows are searched for their labels at a time.
+pub const SEARCHED_ROWS: usize = 4096;
+
 /// About how many scores are held in memory at a time.
 const HELD_SCORES: usize = 1 << 22;
 
@@ -60,6 +63,16 @@ pub trait Scorer: Send {
 pub trait LabelSearch {
     /// Returns the labels of each row with a score above 0, ascending, and their scores.
     fn found(&self, rows: Unlabelled) -> Vec<Vec<(u32, f32)>>;
+}
+
+/// Writes the scores of found labels into a row for every label, and 0 for the other labels.
+pub fn write_found(found: &[Vec<(u32, f32)>], labels: usize, into: &mut [f32]) {
+    into.fill(0.0);
+    for (into, found) in into.chunks_exact_mut(labels).zip(found) {
+        for &(label, score) in found {
+            into[label as usize] = score;
+        }
+    }
 }
 
 /// Opens a saved model, which must have the given size; `None` if it is a network, which needs libtorch. Its files are

@@ -1,18 +1,19 @@
 //! The weighted mean of the labels of the nearest training rows. In leave-one-out scores, a row is never its own
 //! neighbour.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
 
-use super::{ModelSize, SCORE, Scorer, stored_rows};
+use super::{LabelSearch, ModelSize, SCORE, Scorer, stored_rows, write_found};
 use crate::config::signal::Weighting;
 use crate::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use crate::data::csr::Csr;
 use crate::data::examples::Unlabelled;
 use crate::explanation::{Evidence, share};
-use crate::signal::dot_index::{DotIndex, Product};
+use crate::signal::dot_index::{DotIndex, DotScratch, Product};
 use crate::signal::neighbours::weigh;
 
 /// If only a sample is searched: one row with the numbers of its rows among all training rows.
@@ -77,27 +78,32 @@ impl NearestLabels {
         Ok(Self { sample, ..Self::new(features, labels, neighbours, weighting) })
     }
 
-    /// Computes the weighted mean of the labels of the found rows.
-    fn mean(&self, found: Vec<(u32, f32)>, into: &mut [f32]) {
-        into.fill(0.0);
-        for (row, weight) in weigh(found, self.weighting) {
-            for &label in self.train_labels.row(row as usize) {
-                into[label as usize] += weight;
-            }
-        }
+    /// Returns the weighted mean of the labels of the found rows: the labels that one of them has, ascending, and their scores.
+    fn mean(&self, found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
+        let labels_of = |(row, weight): (u32, f32)| {
+            self.train_labels.row(row as usize).iter().map(move |&label| (label, weight))
+        };
+        let mut weights: Vec<(u32, f32)> = weigh(found, self.weighting).flat_map(labels_of).collect();
+        // The sort is stable, so that the weights of a label are added in the order of the rows.
+        weights.sort_by_key(|&(label, _)| label);
+        let labels = weights.chunk_by(|a, b| a.0 == b.0);
+        let sums = labels.map(|same| (same[0].0, same.iter().map(|weight| weight.1).sum()));
+        sums.filter(|&(_, sum)| sum != 0.0).collect()
     }
 
-    /// Computes the scores of a training row as if it were not one.
-    pub fn score_left_out(&self, row: usize, into: &mut [f32]) {
-        let mut scratch = self.index.scratch();
-        let (features, itself) = match &self.sample {
-            Some(sample) => {
-                let position = sample.rows.row(0).binary_search(&(row as u32)).ok();
-                (sample.all.as_ref().unwrap_or(&self.features), position.map(|position| position as u32))
-            }
-            None => (&self.features, Some(row as u32)),
+    /// Returns the labels of each training row as if it were not one, ascending, and their scores above 0.
+    pub fn found_left_out(&self, rows: Range<usize>) -> Vec<Vec<(u32, f32)>> {
+        let found = |scratch: &mut DotScratch, row: usize| {
+            let (features, itself) = match &self.sample {
+                Some(sample) => {
+                    let position = sample.rows.row(0).binary_search(&(row as u32)).ok();
+                    (sample.all.as_ref().unwrap_or(&self.features), position.map(|position| position as u32))
+                }
+                None => (&self.features, Some(row as u32)),
+            };
+            self.mean(self.index.nearest(features, row, self.neighbours, itself, scratch))
         };
-        self.mean(self.index.nearest(features, row, self.neighbours, itself, &mut scratch), into);
+        rows.into_par_iter().map_init(|| self.index.scratch(), found).collect()
     }
 
     /// Creates a directory and writes everything that [`Self::load`] needs into it.
@@ -121,16 +127,12 @@ impl Scorer for NearestLabels {
     }
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
-        let (this, width) = (&*self, self.labels());
-        let scored = into.par_chunks_mut(width).zip(rows.rows);
-        scored.for_each_init(
-            || this.index.scratch(),
-            |scratch, (into, &row)| {
-                let found = this.index.nearest(rows.features, row as usize, this.neighbours, None, scratch);
-                this.mean(found, into);
-            },
-        );
+        write_found(&self.found(rows), self.labels(), into);
         Ok(())
+    }
+
+    fn search(&self) -> Option<&dyn LabelSearch> {
+        Some(self)
     }
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
@@ -140,5 +142,14 @@ impl Scorer for NearestLabels {
             None => position,
         };
         share::evidence(SCORE, &near, self.weighting, &self.train_labels, label, row_at)
+    }
+}
+
+impl LabelSearch for NearestLabels {
+    fn found(&self, rows: Unlabelled) -> Vec<Vec<(u32, f32)>> {
+        let found = |scratch: &mut DotScratch, &row: &u32| {
+            self.mean(self.index.nearest(rows.features, row as usize, self.neighbours, None, scratch))
+        };
+        rows.rows.par_iter().map_init(|| self.index.scratch(), found).collect()
     }
 }

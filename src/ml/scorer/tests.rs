@@ -10,6 +10,8 @@ use crate::config::model::{ExtraTreesConfig, KernelDistance, LabelTreeConfig};
 use crate::config::signal::Weighting;
 use crate::data::random::Random;
 use crate::explanation::CauseSubject;
+use crate::signal::dot_index::{DotIndex, Product};
+use crate::signal::neighbours::weigh;
 
 const FEATURES: usize = 40;
 const LABELS: usize = 9;
@@ -108,16 +110,14 @@ fn neighbours_of_a_sample_are_found_among_its_rows_only_and_keep_their_numbers()
     let all: Vec<u32> = (0..300).collect();
     let expected = scores(&mut alone, &features, &all);
     assert_eq!(scores(&mut fitted, &features, &all), expected);
-    let mut left_out = vec![0.0; LABELS];
-    for row in 0..300 {
-        fitted.score_left_out(row, &mut left_out);
+    for (left_out, row) in fitted.found_left_out(0..300).into_iter().zip(0..) {
         match sample.binary_search(&(row as u32)) {
-            Ok(position) => {
-                let mut apart = vec![0.0; LABELS];
-                alone.score_left_out(position, &mut apart);
-                assert_eq!(left_out, apart);
+            Ok(position) => assert_eq!(vec![left_out], alone.found_left_out(position..position + 1)),
+            Err(_) => {
+                let mut scores = vec![0.0; LABELS];
+                write_found(&[left_out], LABELS, &mut scores);
+                assert_eq!(scores, expected[row * LABELS..][..LABELS]);
             }
-            Err(_) => assert_eq!(left_out, expected[row * LABELS..][..LABELS]),
         }
     }
     let temp = tempfile::tempdir().unwrap();
@@ -143,5 +143,25 @@ fn a_kernel_model_is_opened_as_it_was_saved() {
         let mut opened = KernelRidge::load(temp.path(), size, 3.0).unwrap();
         let (features, all) = (rows(20), (0..20).collect::<Vec<u32>>());
         assert_eq!(scores(&mut opened, &features, &all), scores(&mut model, &features, &all));
+    }
+}
+
+#[test]
+fn neighbours_give_the_sums_over_a_row_of_all_labels() {
+    let (features, labels) = (rows(300), train_labels(300));
+    for weighting in [Weighting::Uniform, Weighting::CosineSquared] {
+        let fitted = NearestLabels::new(features.clone(), labels.clone(), 7, weighting);
+        let index = DotIndex::new(&features, &(0..300).collect::<Vec<u32>>(), Product::Cosine);
+        for (found, row) in fitted.found_left_out(0..300).into_iter().zip(0..) {
+            let mut sums = [0f32; LABELS];
+            let near = index.nearest(&features, row, 7, Some(row as u32), &mut index.scratch());
+            for (near, weight) in weigh(near, weighting) {
+                for &label in labels.row(near as usize) {
+                    sums[label as usize] += weight;
+                }
+            }
+            let expected: Vec<(u32, f32)> = (0..).zip(sums).filter(|label| label.1 > 0.0).collect();
+            assert_eq!(found, expected);
+        }
     }
 }

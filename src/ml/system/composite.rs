@@ -27,7 +27,7 @@ pub(super) struct CompositeSystem {
     pub(super) label_ridge: Option<LabelRidge>,
     /// The labels of the rows that the model was fitted on. Only explanations read them.
     pub(super) train_labels: Option<Csr>,
-    pool: rayon::ThreadPool,
+    pub(super) pool: rayon::ThreadPool,
 }
 
 /// The scores of some rows by each part, as they enter the fusion.
@@ -144,25 +144,30 @@ impl CompositeSystem {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
             ScoreScale::LogOdds => {
-                self.pool.install(|| scores.par_iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect())
+                self.pool.install(|| scores.par_iter().copied().map(probability).collect())
             }
             ScoreScale::Response | ScoreScale::Share | ScoreScale::Probability => Vec::new(),
         };
-        let thresholds = match self.card.cuts.as_ref().map(Cuts::decision) {
-            None => Thresholds::PerLabel(vec![self.default_cut(); labels]),
+        let thresholds = self.thresholds();
+        let rows = scores.len() / labels;
+        DecisionBlock { first, rows, labels, scores, probabilities, thresholds, ..DecisionBlock::default() }
+    }
+
+    /// Returns what the score of each label must exceed.
+    pub(super) fn thresholds(&self) -> Thresholds {
+        match self.card.cuts.as_ref().map(Cuts::decision) {
+            None => Thresholds::PerLabel(vec![self.default_cut(); self.card.labels]),
             Some(Decision::PerLabel { cuts }) => {
                 Thresholds::PerLabel(cuts.iter().map(|cut| cut.unwrap_or(f32::INFINITY)).collect())
             }
             Some(Decision::Ranks { .. } | Decision::Shares { .. } | Decision::RankInScore { .. }) => {
                 Thresholds::None
             }
-        };
-        let rows = scores.len() / labels;
-        DecisionBlock { first, rows, labels, scores, probabilities, thresholds, ..DecisionBlock::default() }
+        }
     }
 
     /// Returns the cut of a model that has no fitted cuts.
-    fn default_cut(&self) -> f32 {
+    pub(super) fn default_cut(&self) -> f32 {
         if self.card.scale() == ScoreScale::LogOdds { 0.0 } else { 0.5 }
     }
 
@@ -228,6 +233,11 @@ impl CompositeSystem {
     }
 }
 
+/// Returns the probability of log-odds.
+pub(super) fn probability(score: f32) -> f32 {
+    1.0 / (1.0 + (-score).exp())
+}
+
 /// Keeps the scores of a row's candidates, sets all others to `rest`, and returns the candidates.
 fn keep_candidates(candidates: Candidates, rest: f32, row: &mut [f32]) -> Vec<u32> {
     let mut chosen = Vec::new();
@@ -290,6 +300,9 @@ impl System for CompositeSystem {
             && let Some(cuts) = self.card.cuts.clone()
         {
             return self.decide_together(&cuts, rows, take);
+        }
+        if self.is_sparse() {
+            return self.decide_sparse(rows, take);
         }
         let size = rows_at_once(self.labels());
         for (number, chunk) in rows.rows.chunks(size).enumerate() {

@@ -5,12 +5,13 @@
 
 mod composite;
 mod composite_explanation;
+mod cross_entropy;
 pub mod explained_labels;
+mod sparse_scores;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use rayon::prelude::*;
 
 use crate::composite::Composite;
 use crate::config::device::Device;
@@ -22,6 +23,7 @@ use crate::explanation::Explanation;
 use crate::explanation::cut::CutRule;
 use crate::metric::block::DecisionBlock;
 use crate::scorer::{self, ModelSize, Scorer};
+pub use cross_entropy::cross_entropy;
 
 /// Receives blocks in order; an error ends the work.
 pub type BlockSink<'a> = &'a mut dyn FnMut(&DecisionBlock) -> Result<()>;
@@ -59,7 +61,7 @@ pub trait System: Send {
     /// Returns the function that measures the losses of a block against the true labels.
     fn losses(&self) -> LossFunction {
         Box::new(|block, truth| {
-            let bce = (!block.probabilities.is_empty()).then(|| cross_entropy(block, truth));
+            let bce = block.has_probabilities().then(|| cross_entropy(block, truth));
             Losses { bce, training: None }
         })
     }
@@ -136,21 +138,3 @@ pub fn needs_libtorch(directory: &Path) -> Result<bool> {
 }
 
 const NEEDS_WORKER: &str = "the model has a network, which only `pipe-worker` can run";
-
-/// Returns the sum of -ln p, where p is the probability that the model gave to the true value of an entry.
-/// Probabilities are kept one f32 step away from 0 and 1, the values they may have been rounded to.
-pub fn cross_entropy(block: &DecisionBlock, truth: &[&[u32]]) -> f64 {
-    let bounded = |p: f32| f64::from(p.clamp(f32::EPSILON, 1.0 - f32::EPSILON));
-    let row_sum = |row: usize| {
-        let probabilities = block.row_probabilities(row);
-        let none: f64 = probabilities.iter().map(|&p| -(-bounded(p)).ln_1p()).sum();
-        let correction = |&label: &u32| {
-            let p = bounded(probabilities[label as usize]);
-            (-p).ln_1p() - p.ln()
-        };
-        none + truth[row].iter().map(correction).sum::<f64>()
-    };
-    // The rows are added in order, so that the sum does not depend on the number of threads.
-    let rows: Vec<f64> = (0..block.rows).into_par_iter().map(row_sum).collect();
-    rows.into_iter().sum()
-}

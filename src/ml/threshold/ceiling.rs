@@ -52,7 +52,7 @@ impl CeilingScores {
     /// Adds the scores of a model. If each entry has its own threshold, the thresholds are part of the model's output, and
     /// the margins are the scores.
     pub fn add(&mut self, block: &DecisionBlock) -> Result<()> {
-        let is_scored = !block.scores.is_empty() || block.rows * block.labels == 0;
+        let is_scored = block.has_scores() || block.rows * block.labels == 0;
         ensure!(is_scored, "predictions without scores have no ceiling: leave `ceiling` out, or give scores");
         for row in 0..block.rows {
             let mut scores = block.ranking(row).into_owned();

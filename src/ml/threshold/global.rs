@@ -44,8 +44,7 @@ pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, 
     let candidates = candidates(sample)?;
     // One more than there are candidates: the last step is for the scores below all candidates.
     let steps = Mutex::new(vec![NO_STEP; candidates.len() + 1]);
-    let add = |positives: &[u32], scores: &[f32]| {
-        let added = steps_of(&candidates, positives, scores);
+    let add = |added: Vec<(usize, CandidateStep)>| {
         let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
         for (at, step) in &added {
             steps[*at].add(step);
@@ -59,10 +58,17 @@ pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, 
             for &label in &unseen {
                 seen[label as usize] = f32::NEG_INFINITY;
             }
-            add(sample.labels.row(row), seen);
+            let labels = sample.labels.row(row);
+            let mut own = labels.iter().map(|&label| label as usize).peekable();
+            let marked =
+                seen.iter().enumerate().map(|(label, &score)| (own.next_if_eq(&label).is_some(), score));
+            add(steps_of(&candidates, labels.len(), marked));
         })?;
     } else {
-        sample.map_seen(|label, column| add(sample.positives(label), column))?;
+        sample.map_stored(|label, scores| {
+            let positives = sample.positives(label);
+            add(steps_of(&candidates, positives.len(), scores.with(positives)));
+        })?;
     }
     let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
     let best = best_candidate(&steps[..candidates.len()], sample.entries(), objective)?;
@@ -71,8 +77,8 @@ pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, 
 
 /// Returns the distinct scores of true entries, highest first.
 fn candidates(sample: &Sample) -> Result<Vec<f32>, ThresholdError> {
-    let scores = sample.map_seen(|label, column| {
-        let scores = sample.positives(label).iter().map(|&row| column[row as usize]);
+    let scores = sample.map_stored(|label, scores| {
+        let scores = sample.positives(label).iter().map(|&row| scores.of(row));
         scores.filter(|&score| score > f32::NEG_INFINITY).collect::<Vec<f32>>()
     })?;
     let mut candidates: Vec<f32> = scores.into_iter().flatten().flatten().collect();
@@ -81,15 +87,17 @@ fn candidates(sample: &Sample) -> Result<Vec<f32>, ThresholdError> {
     Ok(candidates)
 }
 
-/// Returns what one label adds to each candidate, with the scores of all rows and the rows that have it; or what one row
-/// adds, with the scores of all labels and its own labels.
-fn steps_of(candidates: &[f32], positives: &[u32], scores: &[f32]) -> Vec<(usize, CandidateStep)> {
+/// Returns what one label adds to each candidate, with the scores of the rows and whether they have it; or what one row adds,
+/// with the scores of the labels and whether it has them. `positives` counts those that have no score as well.
+fn steps_of(
+    candidates: &[f32],
+    positives: usize,
+    scores: impl Iterator<Item = (bool, f32)>,
+) -> Vec<(usize, CandidateStep)> {
     let lowest = candidates.last().copied().unwrap_or(f32::INFINITY);
-    let mut positives_left = positives.iter().map(|&at| at as usize).peekable();
     let mut reached: Vec<(usize, bool, f32)> = Vec::new();
     let mut below = NO_STEP;
-    for (at, &score) in scores.iter().enumerate() {
-        let hit = positives_left.next_if_eq(&at).is_some();
+    for (hit, score) in scores {
         if score >= lowest {
             reached.push((candidates.partition_point(|&candidate| candidate > score), hit, score));
         } else {
@@ -97,7 +105,7 @@ fn steps_of(candidates: &[f32], positives: &[u32], scores: &[f32]) -> Vec<(usize
         }
     }
     reached.sort_unstable_by_key(|entry| entry.0);
-    let mut count = LabelCount { actual: positives.len() as u32, ..LabelCount::default() };
+    let mut count = LabelCount { actual: positives as u32, ..LabelCount::default() };
     let mut steps = vec![(candidates.len(), below)];
     for group in reached.chunk_by(|a, b| a.0 == b.0) {
         let before = ExactSum::from(count.f1());

@@ -4,28 +4,27 @@ use super::error::ThresholdError;
 use super::global;
 use super::rule::{Objective, PoorLabel, Scale};
 use super::sample::Sample;
+use super::scores::LabelScores;
 use super::sweep::{BestCut, CutObjective, best_cut};
 
 /// Returns the `(score, target)` pairs of a label, from which its cut is chosen.
-type Targets<'a> = &'a (dyn Fn(usize, &[f32]) -> Vec<(f32, f64)> + Sync);
+type Targets<'a> = &'a (dyn Fn(usize, &LabelScores) -> Vec<(f32, f64)> + Sync);
 
 /// Fits SCut: the cut with the best F1 of each label; for the micro objective, the cuts with the best pooled F1.
 pub(super) fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<BestCut>>, ThresholdError> {
-    fit(sample, objective, &|label, column| hard_targets(sample.positives(label), column))
+    fit(sample, objective, &|label, scores| hard_targets(sample.positives(label), scores))
 }
 
 /// Returns the pairs of SCut: only the scores from the lowest positive upwards and the next one below, because no cut
 /// below these can be best.
-fn hard_targets(positives: &[u32], column: &[f32]) -> Vec<(f32, f64)> {
-    let lowest = positives.iter().map(|&row| column[row as usize]);
+fn hard_targets(positives: &[u32], scores: &LabelScores) -> Vec<(f32, f64)> {
+    let lowest = positives.iter().map(|&row| scores.of(row));
     let lowest = lowest.filter(|&score| score > f32::NEG_INFINITY).fold(f32::INFINITY, f32::min);
-    let mut positives = positives.iter().map(|&row| row as usize).peekable();
     let mut pairs = Vec::new();
     let mut next_below = f32::NEG_INFINITY;
-    for (row, &score) in column.iter().enumerate() {
-        let target = f64::from(u8::from(positives.next_if_eq(&row).is_some()));
+    for (is_positive, score) in scores.with(positives) {
         if score >= lowest {
-            pairs.push((score, target));
+            pairs.push((score, f64::from(u8::from(is_positive))));
         } else {
             next_below = next_below.max(score);
         }
@@ -43,16 +42,15 @@ pub(super) fn soft(
     scale: Scale,
 ) -> Result<Vec<Option<BestCut>>, ThresholdError> {
     scale.check(sample.scores)?;
-    fit(sample, objective, &|label, column| {
+    fit(sample, objective, &|label, scores| {
         let positives = sample.positives(label);
         let rho = prior / (prior + positives.len() as f64);
-        let sum: f64 = column.iter().map(|&score| scale.probability(score)).sum();
+        let sum: f64 = scores.iter().map(|score| scale.probability(score)).sum();
         let c = if sum > 0.0 { positives.len() as f64 / sum } else { 0.0 };
-        let mut positives = positives.iter().map(|&row| row as usize).peekable();
-        let mut pairs = Vec::with_capacity(column.len());
-        for (row, &score) in column.iter().enumerate() {
-            let y = f64::from(u8::from(positives.next_if_eq(&row).is_some()));
+        let mut pairs = Vec::new();
+        for (is_positive, score) in scores.with(positives) {
             if score > f32::NEG_INFINITY {
+                let y = f64::from(u8::from(is_positive));
                 let expected = (c * scale.probability(score)).min(1.0);
                 pairs.push((score, (1.0 - rho) * y + rho * expected));
             }
@@ -68,8 +66,8 @@ fn fit(
     targets: Targets,
 ) -> Result<Vec<Option<BestCut>>, ThresholdError> {
     let best_cuts = |cut_objective| {
-        sample.map_seen(|label, column| {
-            best_cut(&mut targets(label, column), sample.positives(label).len(), cut_objective)
+        sample.map_stored(|label, scores| {
+            best_cut(&mut targets(label, &scores), sample.positives(label).len(), cut_objective)
         })
     };
     match objective {
@@ -112,7 +110,7 @@ pub(super) fn scut_fbr(
     let highest = match poor {
         PoorLabel::Never => vec![None; best.len()],
         PoorLabel::AboveHighest => {
-            sample.map_seen(|_, column| column.iter().copied().fold(f32::NEG_INFINITY, f32::max))?
+            sample.map_stored(|_, scores| scores.iter().fold(f32::NEG_INFINITY, f32::max))?
         }
     };
     let cut = |(label, best): (usize, Option<BestCut>)| {

@@ -1,7 +1,7 @@
 //! [`Sample`]: the scores and labels that a rule is fitted on.
 
 use super::error::ThresholdError;
-use super::scores::{Scores, by_column, map_labels};
+use super::scores::{LabelScores, Scores, by_column, map_labels, map_stored};
 use crate::data::csr::Csr;
 
 /// Out-of-sample scores of training rows, and the labels of these rows.
@@ -49,5 +49,13 @@ impl<'a> Sample<'a> {
         visit: impl Fn(usize, &[f32]) -> T + Sync,
     ) -> Result<Vec<Option<T>>, ThresholdError> {
         map_labels(self.scores, |label, column| self.is_seen(label).then(|| visit(label, column)))
+    }
+
+    /// Does the same, without the time for scores that are not stored.
+    pub(super) fn map_stored<T: Send>(
+        &self,
+        visit: impl Fn(usize, LabelScores) -> T + Sync,
+    ) -> Result<Vec<Option<T>>, ThresholdError> {
+        map_stored(self.scores, |label, scores| self.is_seen(label).then(|| visit(label, scores)))
     }
 }

@@ -17,6 +17,42 @@ pub trait Scores: Sync {
     fn read_labels(&self, labels: Range<usize>, into: &mut [f32]);
     /// Reads the scores of all labels for some rows, row after row.
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]);
+    /// Returns the stored scores of each label, if all others are minus infinity.
+    fn by_label(&self) -> Option<&Csr> {
+        None
+    }
+}
+
+/// The scores of one label.
+pub struct LabelScores<'a> {
+    /// The rows of the scores, ascending; `None` if there is a score for each row. Other rows have minus infinity.
+    rows: Option<&'a [u32]>,
+    scores: &'a [f32],
+}
+
+impl LabelScores<'_> {
+    /// Iterates over the scores, in the order of the rows, and over whether their rows are among some ascending ones.
+    pub fn with(&self, positives: &[u32]) -> impl Iterator<Item = (bool, f32)> {
+        let mut positives = positives.iter().copied().peekable();
+        self.scores.iter().enumerate().map(move |(at, &score)| {
+            let row = self.rows.map_or(at as u32, |rows| rows[at]);
+            while positives.next_if(|&positive| positive < row).is_some() {}
+            (positives.next_if_eq(&row).is_some(), score)
+        })
+    }
+
+    /// Iterates over the scores, in the order of the rows.
+    pub fn iter(&self) -> impl Iterator<Item = f32> {
+        self.scores.iter().copied()
+    }
+
+    /// Returns the score of a row.
+    pub fn of(&self, row: u32) -> f32 {
+        match self.rows {
+            None => self.scores[row as usize],
+            Some(rows) => rows.binary_search(&row).map_or(f32::NEG_INFINITY, |at| self.scores[at]),
+        }
+    }
 }
 
 /// A full table, in memory or mapped from a file that may be larger than memory.
@@ -127,6 +163,10 @@ impl Scores for CandidateScores {
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
         read_sparse(&self.by_row, rows, into);
     }
+
+    fn by_label(&self) -> Option<&Csr> {
+        Some(&self.by_label)
+    }
 }
 
 /// Some rows of a table.
@@ -219,6 +259,24 @@ pub fn map_labels<T: Send>(
     let firsts: Vec<usize> = (0..labels).step_by(width).collect();
     let blocks = firsts.into_par_iter().map(block).collect::<Result<Vec<_>, _>>()?;
     Ok(blocks.into_iter().flatten().collect())
+}
+
+/// Calls `visit` with the scores of each label, on all threads, and collects the results by label. Scores that are not stored
+/// take no time.
+pub fn map_stored<T: Send>(
+    scores: &dyn Scores,
+    visit: impl Fn(usize, LabelScores) -> T + Sync,
+) -> Result<Vec<T>, ThresholdError> {
+    let Some(by_label) = scores.by_label() else {
+        return map_labels(scores, |label, scores| visit(label, LabelScores { rows: None, scores }));
+    };
+    let stored = |label: usize| {
+        let (rows, mut scores) = (by_label.row(label), by_label.row_values(label).to_vec());
+        normalise_zeros(&mut scores)
+            .map_err(|at| ThresholdError::NotANumber { row: rows[at] as usize, label })?;
+        Ok(visit(label, LabelScores { rows: Some(rows), scores: &scores }))
+    };
+    (0..scores.labels()).into_par_iter().map(stored).collect()
 }
 
 /// Calls `visit` with the scores of each row, in blocks that run on all threads, and collects one `T` per

@@ -560,6 +560,32 @@ proptest! {
     }
 
     #[test]
+    fn scores_that_are_not_stored_are_minus_infinity(mut case in cases(8, 4), missing in prop::collection::vec(any::<bool>(), 32)) {
+        for (at, score) in case.scores.iter_mut().flatten().enumerate().filter(|(at, _)| missing[*at]) {
+            *score = if at % 3 == 0 { *score } else { f32::NEG_INFINITY };
+        }
+        let stored = |row: &Vec<f32>| (0..).zip(row.clone()).filter(|entry| entry.1 > f32::NEG_INFINITY).collect();
+        let stored: Vec<Vec<(u32, f32)>> = case.scores.iter().map(stored).collect();
+        let mut indptr = vec![0u64];
+        indptr.extend(stored.iter().scan(0, |end, row| {
+            *end += row.len() as u64;
+            Some(*end)
+        }));
+        let sparse = CandidateScores::new(Csr {
+            cols: case.labels(),
+            indptr: indptr.into(),
+            indices: stored.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>().into(),
+            values: stored.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>().into(),
+        });
+        for rule in all_rules() {
+            for objective in all_objectives().into_iter().filter(|objective| rule.supports(*objective)) {
+                let cuts = rule.fit(&sparse, &case.truth(), objective).unwrap();
+                prop_assert_eq!(&cuts, &case.fit(&rule, objective), "{:?}", rule);
+            }
+        }
+    }
+
+    #[test]
     fn cuts_do_not_depend_on_layout_threads_or_row_order(case in cases(8, 4)) {
         let triples = |row: &Vec<f32>| (0..row.len() as u32).zip(row.clone()).collect::<Vec<_>>();
         let flat: Vec<(u32, f32)> = case.scores.iter().flat_map(triples).collect();

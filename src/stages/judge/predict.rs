@@ -153,9 +153,9 @@ impl<'a> PredictedRow<'a> {
             PredictedLabel {
                 label,
                 name: names.map(|names| names[at].as_str()),
-                score: block.row_scores(row)[at],
+                score: block.score(row, label),
                 threshold: block.row_thresholds(row).map(|cuts| cuts[at]).filter(|cut| cut.is_finite()),
-                probability: block.row_probabilities(row).get(at).copied(),
+                probability: block.probability(row, label),
                 predicted: block.predicted[row].binary_search(&label).is_ok(),
             }
         };
@@ -207,6 +207,7 @@ mod tests {
             predicted: vec![vec![1]],
             thresholds: Thresholds::PerLabel(vec![1.0, 1.5, f32::INFINITY]),
             candidates: None,
+            sparse: None,
         }
     }
 

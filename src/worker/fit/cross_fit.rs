@@ -11,12 +11,9 @@ use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
-use pipe_ml::scorer::{Scorer, rows_at_once};
+use pipe_ml::scorer::{SEARCHED_ROWS, Scorer, rows_at_once};
 
 use super::{FitContext, TrainingData, fit};
-
-/// How many rows are searched at a time.
-const SEARCHED_ROWS: usize = 4096;
 
 /// Draws the fold of each row.
 pub fn folds(rows: usize, folds: usize, seed: u64) -> Vec<usize> {

@@ -10,6 +10,7 @@ pub mod network;
 pub mod row_blocks;
 mod tiled_inverse;
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Result;
@@ -19,7 +20,7 @@ use pipe_ml::data::random::Random;
 use pipe_ml::label_tree::LabelTrees;
 use pipe_ml::scorer::kernel::Kernel;
 use pipe_ml::scorer::nearest_labels::NearestLabels;
-use pipe_ml::scorer::{self, ModelSize, Scorer};
+use pipe_ml::scorer::{self, ModelSize, Scorer, write_found};
 
 use crate::train::host::TrainingHost;
 
@@ -39,6 +40,17 @@ pub trait FittedModel: Send {
 pub trait LeaveOneOut: Sync {
     /// Computes the scores of a training row for every label.
     fn scores(&self, row: usize, into: &mut [f32]);
+
+    /// Returns the search for the labels of a row, for models that give most labels the score 0.
+    fn search(&self) -> Option<&dyn LeftOutSearch> {
+        None
+    }
+}
+
+/// A search for the labels of training rows, as if each had been left out, that avoids the work for all other labels.
+pub trait LeftOutSearch {
+    /// Returns the labels of each training row with a score above 0, ascending, and their scores.
+    fn found(&self, rows: Range<usize>) -> Vec<Vec<(u32, f32)>>;
 }
 
 /// The rows that a model is fitted on.
@@ -139,7 +151,17 @@ impl FittedModel for NearestLabels {
 
 impl LeaveOneOut for NearestLabels {
     fn scores(&self, row: usize, into: &mut [f32]) {
-        self.score_left_out(row, into);
+        write_found(&self.found_left_out(row..row + 1), into.len(), into);
+    }
+
+    fn search(&self) -> Option<&dyn LeftOutSearch> {
+        Some(self)
+    }
+}
+
+impl LeftOutSearch for NearestLabels {
+    fn found(&self, rows: Range<usize>) -> Vec<Vec<(u32, f32)>> {
+        self.found_left_out(rows)
     }
 }
 

@@ -348,15 +348,18 @@ fn the_evidence_of_a_network_with_hidden_layers_says_that_there_is_no_sum() {
 fn a_search_finds_the_labels_that_the_scores_of_all_labels_show() {
     let data = training_data(50, 12, 6);
     let all: Vec<u32> = (0..50).collect();
-    let mut fitted = fitted(&model(TREE), data.clone());
-    let scorer = fitted.scorer();
-    let rows = Unlabelled { features: &data.features, rows: &all };
-    let found = scorer.search().unwrap().found(rows);
-    let dense = scores(scorer, &data.features, &all);
-    for (row, found) in dense.chunks_exact(6).zip(found) {
-        let above: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).filter(|label| label.1 > 0.0).collect();
-        assert_eq!(above, found);
-        assert!(row.contains(&0.0) || found.len() == 6);
+    for kind in [TREE, r#"{"kind": "neighbours", "neighbours": 3}"#] {
+        let mut fitted = fitted(&model(kind), data.clone());
+        let scorer = fitted.scorer();
+        let rows = Unlabelled { features: &data.features, rows: &all };
+        let found = scorer.search().unwrap().found(rows);
+        let dense = scores(scorer, &data.features, &all);
+        for (row, found) in dense.chunks_exact(6).zip(found) {
+            let above: Vec<(u32, f32)> =
+                (0..).zip(row.iter().copied()).filter(|label| label.1 > 0.0).collect();
+            assert_eq!(above, found);
+            assert!(row.contains(&0.0) || found.len() == 6);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use pipe_ml::data::split_data::PartName;
 use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::candidates::Candidates;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
-use pipe_ml::scorer::rows_at_once;
+use pipe_ml::scorer::{SEARCHED_ROWS, rows_at_once};
 use pipe_stages::fit::Fit;
 use rayon::prelude::*;
 
@@ -119,6 +119,17 @@ fn leave_one_out(
     };
     let labels = purpose.labels;
     let mut writer = ScoreWriter::create(output, purpose)?;
+    if let Some(search) = left_out.search() {
+        for first in (0..rows).step_by(SEARCHED_ROWS) {
+            if host.should_stop() {
+                return Err(Stopped.into());
+            }
+            for found in search.found(first..rows.min(first + SEARCHED_ROWS)) {
+                writer.push_found(found)?;
+            }
+        }
+        return Ok(writer.finish()?);
+    }
     let size = rows_at_once(labels);
     let mut scores = Vec::new();
     for first in (0..rows).step_by(size) {

@@ -14,6 +14,7 @@ use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors};
 use pipe_ml::label_ridge::{FittedLabelRidge, probabilities};
 use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::score::ScoreScale;
+use pipe_ml::score::candidates::Candidates;
 use pipe_ml::scorer::ModelSize;
 use pipe_ml::system::{BlockSink, ExplainRequest};
 use pipe_ml::threshold::cuts::Cuts;
@@ -100,8 +101,10 @@ fn decided(directory: &Path, threads: usize) -> DecisionBlock {
         assert_eq!(block.first, whole.rows);
         whole.rows += block.rows;
         whole.labels = block.labels;
-        whole.scores.extend(&block.scores);
-        whole.probabilities.extend(&block.probabilities);
+        for row in 0..block.rows {
+            whole.scores.extend(&*block.row_scores(row));
+            whole.probabilities.extend(&*block.row_probabilities(row));
+        }
         whole.predicted.extend(block.predicted.clone());
         whole.thresholds = block.thresholds.clone();
         Ok(())
@@ -150,6 +153,63 @@ fn a_rule_over_all_rows_decides_the_same_as_on_the_whole_table() {
         assert_eq!(block.predicted[row], expected.row(row), "row {row}");
     }
     assert_eq!(block.thresholds, Thresholds::None);
+}
+
+/// Returns the scores of a part for all rows, with `rest` for the labels that it does not keep, and the labels that it keeps.
+fn part_scores(directory: &Path, part: &ModelPart) -> (Vec<f32>, Vec<Vec<u32>>) {
+    let features = training_data(ROWS, 12, LABELS).features;
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let mut scores = vec![0.0; ROWS * LABELS];
+    let mut scorer = fit::load(&part.model, &directory.join(&part.directory), SIZE, Device::Cpu, 1).unwrap();
+    scorer.score(Unlabelled { features: &features, rows: &rows }, &mut scores).unwrap();
+    let candidates = Candidates { keep: part.keep.unwrap(), scale: part.model.scale() };
+    let kept = scores.chunks_mut(LABELS).map(|row| {
+        let mut chosen = Vec::new();
+        candidates.of(row, &mut chosen);
+        for label in (0..LABELS as u32).filter(|label| !chosen.contains(label)) {
+            row[label as usize] = part.rest;
+        }
+        chosen
+    });
+    let kept = kept.collect();
+    (scores, kept)
+}
+
+#[test]
+fn models_that_keep_few_labels_give_the_scores_of_whole_rows() {
+    let per_label = json!({"kind": "per_label", "cuts": [-1.0, 0.0, null, 0.5, -2.0]});
+    let ranks = json!({"kind": "ranks", "sure": 1, "cut": 0.5, "unseen": [4]});
+    let tree = json!({"kind": "label_tree", "largest_leaf": 2});
+    let tree: ModelBody = serde_json::from_value(tree).unwrap();
+    let tree = tree.resolve(0, Device::Cpu).unwrap();
+    for (models, decision) in [
+        ([model("ridge"), model("neighbours")], Some(per_label)),
+        ([tree, model("neighbours")], Some(ranks)),
+        ([model("neighbours"), model("ridge")], None),
+    ] {
+        let temp = saved_of(models, Some(2), |card| {
+            card.parts[0].rest = -0.25;
+            card.cuts = decision.and_then(cuts);
+        });
+        let card = Composite::load(temp.path()).unwrap();
+        let parts: Vec<_> = card.parts.iter().map(|part| part_scores(temp.path(), part)).collect();
+        let block = decided(temp.path(), 2);
+        for row in 0..ROWS {
+            let score = |label: usize| {
+                fusion().score(label as u32, parts.iter().map(|(scores, _)| scores[row * LABELS + label]))
+            };
+            let expected: Vec<f32> = (0..LABELS).map(score).collect();
+            assert_eq!(*block.row_scores(row), expected);
+            let mut masked = vec![f32::NEG_INFINITY; LABELS];
+            for &label in parts.iter().flat_map(|(_, kept)| &kept[row]) {
+                masked[label as usize] = expected[label as usize];
+            }
+            let above_zero = (0..LABELS as u32).filter(|&label| masked[label as usize] > 0.0).collect();
+            let predicted = card.cuts.as_ref().map_or(above_zero, |cuts| cuts.predict_row(&masked).unwrap());
+            assert_eq!(block.predicted[row], predicted);
+        }
+        assert_eq!(block, decided(temp.path(), 1));
+    }
 }
 
 #[test]
