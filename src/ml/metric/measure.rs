@@ -99,9 +99,9 @@ impl Measure {
         }
         let share = block.rows.div_ceil(self.parts.len()).max(1);
         self.parts.par_iter_mut().enumerate().try_for_each(|(number, part)| {
-            let rows = block.rows.min(number * share)..block.rows.min((number + 1) * share);
+            let mut rows = block.rows.min(number * share)..block.rows.min((number + 1) * share);
             part.add_thresholds(block, rows.clone());
-            rows.into_iter().try_for_each(|row| part.add(block, row, truth[row]))
+            rows.try_for_each(|row| part.add(block, row, truth[row]))
         })?;
         self.tradeoff.add(block, truth);
         Ok(())
