@@ -26,9 +26,9 @@ type KeptRows = Vec<Vec<(u32, f32)>>;
 type FusedRow = (Vec<u32>, Vec<f32>);
 
 impl CompositeSystem {
-    /// Returns whether every part keeps only some labels of a row.
+    /// Returns whether every part keeps only some labels of a row. With a label ridge, the score of each label depends on the row.
     pub(super) fn is_sparse(&self) -> bool {
-        self.card.parts.iter().all(|part| part.keep.is_some())
+        self.label_ridge.is_none() && self.card.parts.iter().all(|part| part.keep.is_some())
     }
 
     /// Decides about rows, and passes blocks with sparse scores on.
