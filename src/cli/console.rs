@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::exit::{Exit, Outcome};
 use super::remote;
+use super::table::{shown_width, status_width, wrap_indented};
 use super::{print_status, print_text, text};
 use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
@@ -44,6 +45,8 @@ pub(super) struct Console {
     finished: usize,
     /// The messages of stages that were shown: one that every instance sends is shown once.
     shown: HashSet<String>,
+    /// The stages that were skipped since the last other event, by the reason: they are shown together.
+    skipped: Vec<(String, Vec<String>)>,
     /// The files that were placed, if standard output is a terminal; otherwise each is printed at once.
     placed: Option<Vec<String>>,
     printed: Outcome,
@@ -71,6 +74,7 @@ impl Console {
             total: 0,
             finished: 0,
             shown: HashSet::new(),
+            skipped: Vec::new(),
             placed,
             printed: Ok(Exit::Done),
         }
@@ -83,6 +87,9 @@ impl Console {
                 self.result(&line);
             }
             return;
+        }
+        if !matches!(event, Event::Skipped { .. }) {
+            self.show_skipped();
         }
         match event {
             Event::RunStarted { instances, .. } => self.total = *instances,
@@ -140,8 +147,9 @@ impl Console {
             }
             Event::Skipped { instance, because } => {
                 self.finish(instance);
-                if self.verbosity != Verbosity::Quiet {
-                    self.stage_line(&self.paint.yellow("skipped"), instance, because);
+                match self.skipped.last_mut().filter(|(reason, _)| reason == because) {
+                    Some((_, instances)) => instances.push(instance.clone()),
+                    None => self.skipped.push((because.clone(), vec![instance.clone()])),
                 }
             }
             Event::Placed { path, outcome } => self.placed(path, *outcome),
@@ -170,6 +178,18 @@ impl Console {
         }
     }
 
+    /// Shows the skipped stages: one line for all that have the same reason, so that it does not hide the error.
+    fn show_skipped(&mut self) {
+        for (because, instances) in std::mem::take(&mut self.skipped) {
+            let names = match self.verbosity {
+                Verbosity::Quiet => continue,
+                Verbosity::Normal => text::first_of(&instances),
+                Verbosity::Verbose => instances.join(", "),
+            };
+            self.stage_line(&self.paint.yellow("skipped"), &names, &because);
+        }
+    }
+
     fn start(&mut self, instance: &str, why: &str) {
         if self.style == Style::Lines {
             if self.verbosity != Verbosity::Quiet {
@@ -185,7 +205,7 @@ impl Console {
             bar.set_style(stage_style(false));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.set_prefix(instance.to_owned());
-            bar.set_message(why.to_owned());
+            bar.set_message(fitted(why, instance));
             bar
         });
     }
@@ -198,7 +218,7 @@ impl Console {
                     total.map_or_else(|| bar.unset_length(), |total| bar.set_length(total));
                 }
                 bar.set_position(done);
-                bar.set_message(message.to_owned());
+                bar.set_message(fitted(message, instance));
             }
             None if self.verbosity == Verbosity::Verbose => {
                 let of = total.map(|total| format!("/{total}")).unwrap_or_default();
@@ -229,7 +249,7 @@ impl Console {
         if !stderr_tail.trim().is_empty() {
             self.line("  the last lines of its standard error:");
             for line in stderr_tail.lines() {
-                self.line(&format!("  | {line}"));
+                self.line_as_it_is(&format!("  | {line}"));
             }
         }
     }
@@ -284,6 +304,13 @@ impl Console {
 
     /// Prints a line of status, above the bars if there are any. A closed standard error does not stop a run.
     fn line(&self, text: &str) {
+        match status_width() {
+            Some(width) => self.line_as_it_is(&wrap_indented(text, width)),
+            None => self.line_as_it_is(text),
+        }
+    }
+
+    fn line_as_it_is(&self, text: &str) {
         match &self.bars {
             Some(bars) => {
                 let _ = bars.all.println(text);
@@ -324,10 +351,32 @@ impl Bars {
 
 fn stage_style(known_length: bool) -> ProgressStyle {
     style(if known_length {
-        "{spinner} {prefix}  {wide_msg} {percent}% {elapsed}, {eta} left"
+        "{spinner} {prefix}  {wide_msg} {percent:>3}%  {elapsed}, {eta} left"
     } else {
         "{spinner} {prefix}  {wide_msg} {elapsed}"
     })
+}
+
+/// The columns of a bar for its spinner, its blanks, the percentage and the times.
+const REST_OF_BAR: usize = 26;
+
+/// Returns as many parts of a message, which are separated by commas, as fit on a line next to the name of the stage. A value
+/// that is cut off would look like another one.
+fn fitted(message: &str, instance: &str) -> String {
+    let taken = REST_OF_BAR + shown_width(instance);
+    let room = status_width().map_or(usize::MAX, |width| width.saturating_sub(taken));
+    first_parts(message, room).to_owned()
+}
+
+fn first_parts(message: &str, room: usize) -> &str {
+    let mut parts = message;
+    while shown_width(parts) > room {
+        match parts.rsplit_once(", ") {
+            Some((first, _)) => parts = first,
+            None => break,
+        }
+    }
+    parts
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -385,6 +434,14 @@ mod tests {
         let mut many = paths(7);
         many.push("README.txt".to_owned());
         assert_eq!(placed_lines(&many), ["./ (1 file)", "results/a/ (7 files)"]);
+    }
+
+    #[test]
+    fn a_progress_message_loses_whole_parts() {
+        let message = "epoch 4 of 30, macro-F1 0.0305†, loss 14.7281";
+        assert_eq!(first_parts(message, 45), message);
+        assert_eq!(first_parts(message, 44), "epoch 4 of 30, macro-F1 0.0305†");
+        assert_eq!(first_parts(message, 5), "epoch 4 of 30");
     }
 
     #[test]

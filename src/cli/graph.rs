@@ -8,6 +8,7 @@ use super::exit::Outcome;
 use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::Project;
+use super::table::{shown_width, terminal_width, wrap};
 use pipe_engine::spec::pipeline::{InputSource, Pipeline};
 
 /// Prints the graph in the requested format.
@@ -17,7 +18,7 @@ pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let pipeline = opened.plan.pipeline();
     let drawing = GraphDrawing::of(pipeline, args.instances);
     print_text(&match args.format {
-        GraphFormat::Tree => drawing.tree(),
+        GraphFormat::Tree => drawing.tree(terminal_width().unwrap_or(usize::MAX)),
         GraphFormat::Mermaid => drawing.mermaid(),
         GraphFormat::Dot => drawing.dot(&pipeline.name),
     })
@@ -60,8 +61,9 @@ impl GraphDrawing {
         Self { nodes }
     }
 
-    /// Draws a tree with each node under its deepest dependency; the other dependencies are listed next to it.
-    fn tree(&self) -> String {
+    /// Draws a tree with each node under its deepest dependency; the other dependencies are listed next to it, or below it
+    /// if the line would have more than `width` columns.
+    fn tree(&self, width: usize) -> String {
         let depths = self.depths();
         let parents: Vec<Option<usize>> = self
             .nodes
@@ -70,38 +72,56 @@ impl GraphDrawing {
             .collect();
         let mut out = String::new();
         for root in (0..self.nodes.len()).filter(|&node| parents[node].is_none()) {
-            self.branch(root, &parents, "", "", &mut out);
+            self.branch(root, &parents, width, ["", ""], &mut out);
         }
         out
     }
 
-    fn branch(&self, node: usize, parents: &[Option<usize>], lead: &str, below: &str, out: &mut String) {
-        let _ = writeln!(out, "{lead}{}", self.caption(node, parents[node]));
+    fn branch(
+        &self,
+        node: usize,
+        parents: &[Option<usize>],
+        width: usize,
+        [lead, below]: [&str; 2],
+        out: &mut String,
+    ) {
         let children: Vec<usize> =
             (0..self.nodes.len()).filter(|&child| parents[child] == Some(node)).collect();
+        let caption = self.caption(node);
+        let others = self.other_needs(node, parents[node]);
+        if others.is_empty() || shown_width(lead) + shown_width(&caption) + 2 + shown_width(&others) <= width
+        {
+            let _ = writeln!(out, "{lead}{}", format!("{caption}  {others}").trim_end());
+        } else {
+            let _ = writeln!(out, "{lead}{caption}");
+            let rail = if children.is_empty() { "     " } else { "│    " };
+            for line in wrap(&others, width.saturating_sub(shown_width(below) + 5)).lines() {
+                let _ = writeln!(out, "{below}{rail}{line}");
+            }
+        }
         for (position, &child) in children.iter().enumerate() {
             let (elbow, rail) =
                 if position + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.branch(child, parents, &format!("{below}{elbow}"), &format!("{below}{rail}"), out);
+            let leads = [format!("{below}{elbow}"), format!("{below}{rail}")];
+            self.branch(child, parents, width, [&leads[0], &leads[1]], out);
         }
     }
 
-    fn caption(&self, node: usize, parent: Option<usize>) -> String {
-        let DrawnNode { name, kind, instances, needs } = &self.nodes[node];
+    fn caption(&self, node: usize) -> String {
+        let DrawnNode { name, kind, instances, .. } = &self.nodes[node];
         let mut caption = name.clone();
         if *instances > 1 {
             let _ = write!(caption, " ×{instances}");
         }
         let _ = write!(caption, "  ({kind})");
-        let others: Vec<&str> = needs
-            .iter()
-            .filter(|&&need| Some(need) != parent)
-            .map(|&need| self.nodes[need].name.as_str())
-            .collect();
-        if !others.is_empty() {
-            let _ = write!(caption, "  also needs {}", others.join(", "));
-        }
         caption
+    }
+
+    /// Returns what a node needs besides its parent, in words.
+    fn other_needs(&self, node: usize, parent: Option<usize>) -> String {
+        let others = self.nodes[node].needs.iter().filter(|&&need| Some(need) != parent);
+        let others: Vec<&str> = others.map(|&need| self.nodes[need].name.as_str()).collect();
+        if others.is_empty() { String::new() } else { format!("also needs {}", others.join(", ")) }
     }
 
     /// Returns the longest distance of each node from a root. Repeats until nothing changes, because the nodes of stages
@@ -180,7 +200,10 @@ mod tests {
     fn a_node_is_drawn_under_its_deepest_dependency() {
         let expected = "data  (command)\n└─ idf  (command)\n   └─ train ×4  (command)  also needs data\n      \
                         └─ table  (command)\n";
-        assert_eq!(diamond().tree(), expected);
+        assert_eq!(diamond().tree(usize::MAX), expected);
+        let narrow = "data  (command)\n└─ idf  (command)\n   └─ train ×4  (command)\n      │    also needs\n      │    data\n      \
+                      └─ table  (command)\n";
+        assert_eq!(diamond().tree(22), narrow);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
 use super::survey::{Cause, InstanceRecord, Survey, manifest};
-use super::table::Grid;
+use super::table::{Grid, terminal_width, wrap_indented};
 use super::user_files;
 use super::{print_json, print_status, print_text, text};
 use pipe_core::artifact::Artifact;
@@ -112,14 +112,30 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
         if let Some(error) = survey.error_of(index) {
             let _ = writeln!(out, "  the error was: {error}");
         }
-        for Cause { instance, state, reason, error } in survey.causes(index)? {
-            let _ = writeln!(out, "  caused by {instance} ({state}): {reason}");
+        for (instances, Cause { state, reason, error, .. }) in grouped(survey.causes(index)?) {
+            let _ = writeln!(out, "  caused by {} ({state}): {reason}", text::first_of(&instances));
             if let Some(error) = error {
                 let _ = writeln!(out, "    the error was: {error}");
             }
         }
     }
     print_text(&out)
+}
+
+/// Puts stages with the same cause together, and those with an error first.
+fn grouped(causes: Vec<Cause>) -> Vec<(Vec<String>, Cause)> {
+    let mut groups: Vec<(Vec<String>, Cause)> = Vec::new();
+    for cause in causes {
+        let is_same = |(_, known): &&mut (Vec<String>, Cause)| {
+            (&known.state, &known.reason, &known.error) == (&cause.state, &cause.reason, &cause.error)
+        };
+        match groups.iter_mut().find(is_same) {
+            Some((instances, _)) => instances.push(cause.instance),
+            None => groups.push((vec![cause.instance.clone()], cause)),
+        }
+    }
+    groups.sort_by_key(|(_, cause)| cause.error.is_none());
+    groups
 }
 
 /// `pipe show`: prints the parameters, inputs, outputs and result of instances, or a built-in part.
@@ -137,7 +153,11 @@ pub(super) fn show(project: &Project, args: &ShowArgs) -> Outcome {
     }
     let texts: Vec<String> =
         selected.iter().map(|&index| shown_text(project, &survey, index)).collect::<Result<_, _>>()?;
-    print_text(&texts.join("\n"))
+    let text = texts.join("\n");
+    print_text(&match terminal_width() {
+        Some(width) => wrap_indented(&text, width),
+        None => text,
+    })
 }
 
 fn show_part(name: &str) -> Outcome {
@@ -335,4 +355,26 @@ fn log_of(survey: &Survey, index: InstanceIndex, stream: &str) -> Result<Option<
     let name = survey.name(index);
     let runs = survey.store.runs()?;
     Ok(runs.iter().find_map(|run| survey.store.kept_log(&run.id, &name, stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_with_the_same_cause_are_one_line_after_those_that_failed() {
+        let cause = |instance: &str, reason: &str, error: Option<&str>| Cause {
+            instance: instance.to_owned(),
+            state: "will run".to_owned(),
+            reason: reason.to_owned(),
+            error: error.map(str::to_owned),
+        };
+        let causes = vec![
+            cause("a", "epochs 1 -> 2", None),
+            cause("b", "it failed", Some("no such file")),
+            cause("c", "epochs 1 -> 2", None),
+        ];
+        let shown: Vec<String> = grouped(causes).iter().map(|(names, _)| names.join(" ")).collect();
+        assert_eq!(shown, ["b", "a c"]);
+    }
 }

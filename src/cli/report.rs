@@ -87,7 +87,17 @@ impl PipelineReport<'_> {
             stale => format!("{fresh} of {} fresh, {stale} to run", text::count(all, "stage")),
         };
         let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
-        el("p").text(&format!("{}: {state}, written {written}", self.file().display())).into()
+        let lead = el("p").text(&format!("{}: {state}, written {written}", self.file().display()));
+        let unmet = self.survey.unmet_expectations();
+        if unmet.is_empty() {
+            return lead.into();
+        }
+        let sentences = unmet.iter().map(|sentence| el("li").text(sentence));
+        let notice = el("div")
+            .class("notice")
+            .text("Not as the pipeline expects:")
+            .child(el("ul").children(sentences));
+        el("div").child(lead).child(notice).into()
     }
 
     /// Returns what was computed and how long it took.

@@ -1,8 +1,11 @@
 //! A run or a lock as one side of a comparison. For a run: the keys in its log, and what the cache knows about them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use super::history::PastRun;
+use super::text;
+use super::variant_files::set_arguments;
 use pipe_core::digest::StageKey;
 use pipe_core::key::KeyParts;
 use pipe_core::protocol::MetricValue;
@@ -16,6 +19,21 @@ use pipe_report::diff::{Snapshot, StageSnapshot, cells};
 use pipe_report::table::Table;
 use pipe_stages::evaluate::Evaluate;
 use pipe_stages::table::TableStage;
+
+/// Returns what tells a run from others: its settings, its note, and that it did not succeed.
+fn described(past: &PastRun) -> String {
+    let mut about = format!("{}, {}", past.pipeline(), past.started());
+    if !past.set().is_empty() {
+        let _ = write!(about, ",{}", set_arguments(past.set()));
+    }
+    if past.state() != "done" {
+        let _ = write!(about, ", {}", past.state());
+    }
+    if let Some(note) = past.note() {
+        let _ = write!(about, ", {}", text::one_line(note));
+    }
+    format!("{} ({about})", past.record.id)
+}
 
 /// One side of a comparison.
 pub(super) struct Side {
@@ -34,7 +52,7 @@ impl Side {
 
     /// Returns the side of a run. Outputs whose bytes differ from run to run are left out, unless `volatile`.
     pub(super) fn of_run(store: &Store, past: &PastRun, volatile: bool) -> Self {
-        let mut side = Self::new(format!("{} ({}, {})", past.record.id, past.pipeline(), past.started()));
+        let mut side = Self::new(described(past));
         for ended in past.instances() {
             let Some(key) = ended.key else { continue };
             match store.record(key) {

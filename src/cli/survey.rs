@@ -14,6 +14,7 @@ use super::exit::Failure;
 use super::history;
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
+use super::text;
 use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use pipe_core::digest::StageKey;
 use pipe_engine::plan::{Change, Plan, Why};
@@ -69,17 +70,21 @@ impl Survey {
     /// Warns about results that are up to date and not what the pipeline expects: a run fails because of them. Returns
     /// whether there are any.
     pub(super) fn warn_of_unmet_expectations(&self, project: &Project) -> bool {
-        let mut any = false;
-        for (_, instance, outlook) in self.instances().filter(|(_, instance, _)| !instance.expect.is_empty())
-        {
-            for unmet in
-                manifest(outlook).map(|found| instance.expect.violations(&found.metrics)).unwrap_or_default()
-            {
-                project.warn(&format!("`{}`: {unmet}", instance.id));
-                any = true;
-            }
+        let unmet = self.unmet_expectations();
+        for sentence in &unmet {
+            project.warn(sentence);
         }
-        any
+        !unmet.is_empty()
+    }
+
+    /// Returns a sentence about each result that is up to date and not what the pipeline expects.
+    pub(super) fn unmet_expectations(&self) -> Vec<String> {
+        let violations = |(_, instance, outlook): (InstanceIndex, &Instance, &Outlook)| {
+            let found = manifest(outlook).filter(|_| !instance.expect.is_empty());
+            let unmet = found.map(|found| instance.expect.violations(&found.metrics)).unwrap_or_default();
+            unmet.into_iter().map(|unmet| format!("`{}`: {unmet}", instance.id)).collect::<Vec<_>>()
+        };
+        self.instances().flat_map(violations).collect()
     }
 
     /// Returns what the claims say that are up to date.
@@ -105,9 +110,7 @@ impl Survey {
 
     /// Lists up to three instances and the number of others.
     fn names(&self, indices: &[InstanceIndex]) -> String {
-        let shown: Vec<String> = indices.iter().take(3).map(|&index| self.name(index)).collect();
-        let more = indices.len().saturating_sub(shown.len());
-        if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+        text::first_of(&indices.iter().map(|&index| self.name(index)).collect::<Vec<_>>())
     }
 
     /// Returns the instances that make this one run: among those that it waits for, directly or not, the ones that have a
@@ -117,7 +120,9 @@ impl Survey {
         while let Some(index) = open.pop() {
             match &self.outlooks[index.0] {
                 Outlook::MayRun { waits_for, known } => {
-                    if known.is_some() && index != of {
+                    // What was never run has no other reason than the stages that it waits for.
+                    let has_reason = known.as_ref().is_some_and(|why| !matches!(why, Why::NeverRun));
+                    if has_reason && index != of {
                         causes.insert(index);
                     }
                     open.extend(waits_for.iter().copied().filter(|&needed| seen.insert(needed)));

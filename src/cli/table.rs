@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
 use tabled::builder::Builder;
 use tabled::settings::formatting::AlignmentStrategy;
@@ -178,17 +179,40 @@ fn shrink(columns: &[Column], kept: &[usize], widths: &mut [usize], gap: usize, 
 
 /// Returns the width of the terminal on standard output; `None` if it is none.
 pub(super) fn terminal_width() -> Option<usize> {
-    let out = std::io::stdout();
-    if !out.is_terminal() {
+    width_of(std::io::stdout())
+}
+
+/// Returns the width of the terminal on standard error; `None` if it is none.
+pub(super) fn status_width() -> Option<usize> {
+    width_of(std::io::stderr())
+}
+
+fn width_of(stream: impl IsTerminal + AsFd) -> Option<usize> {
+    if !stream.is_terminal() {
         return None;
     }
-    let columns = rustix::termios::tcgetwinsize(out).map_or(0, |size| usize::from(size.ws_col));
+    let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
     Some(if columns == 0 { USUAL_WIDTH } else { columns })
 }
 
 /// Returns the width of a line of prose.
 pub(super) fn prose_width() -> usize {
     terminal_width().unwrap_or(USUAL_WIDTH).min(USUAL_WIDTH)
+}
+
+/// Breaks lines as [`wrap`] does. What follows is indented by two blanks more than the beginning of the line.
+pub(super) fn wrap_indented(text: &str, width: usize) -> String {
+    let wrapped = |line: &str| {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
+        let parts = wrap(&line[indent..], width.saturating_sub(indent + 2).max(NARROWEST_TEXT));
+        if shown_width(line) <= width {
+            line.to_owned()
+        } else {
+            first + &parts.replace('\n', &format!("\n{rest}"))
+        }
+    };
+    text.split('\n').map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
 /// Breaks lines between words, so that each has at most `width` columns. A word that is longer is broken, if possible after
@@ -241,7 +265,7 @@ fn break_of(word: &str, width: usize) -> usize {
 }
 
 /// Returns the number of columns that a text takes on a terminal. Escape codes for bold and underlined text take none.
-fn shown_width(text: &str) -> usize {
+pub(super) fn shown_width(text: &str) -> usize {
     let mut is_code = false;
     let mut width = 0;
     for character in text.chars() {
@@ -331,5 +355,12 @@ mod tests {
         assert_eq!(wrap("abcdefghij", 4), "abcd\nefgh\nij");
         assert_eq!(wrap("one two three", 7), "one two\nthree");
         assert_eq!(shown_width("\u{1b}[1m0.38\u{1b}[0m*"), 5);
+    }
+
+    #[test]
+    fn wrapped_status_stays_below_the_beginning_of_its_line() {
+        let text = "short\n    data: one of the labels has no row";
+        assert_eq!(wrap_indented(text, 24), "short\n    data: one of the\n      labels has no row");
+        assert_eq!(wrap_indented(text, 80), text);
     }
 }

@@ -44,6 +44,14 @@ pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{plural}")
 }
 
+/// Lists the first three names and the number of the others: `a, b, c and 2 more`.
+pub(super) fn first_of(names: &[String]) -> String {
+    let shown = names.len().min(3);
+    let more = names.len() - shown;
+    let list = names[..shown].join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}
+
 /// Returns the pronoun for a number of things that were just named.
 pub(super) fn them(n: usize) -> &'static str {
     if n == 1 { "it" } else { "them" }

@@ -118,6 +118,15 @@ impl PipelineTest {
 
     /// Runs `pipe` with the words of a line and standard output on a terminal of this width. Returns what it shows there.
     pub(crate) fn on_terminal(&self, columns: u16, line: &str) -> String {
+        self.terminal(columns, line, |command, terminal| command.stdout(terminal).stderr(Stdio::null()))
+    }
+
+    /// Runs `pipe` as [`Self::on_terminal`] does, with standard error on the terminal.
+    pub(crate) fn status_on_terminal(&self, columns: u16, line: &str) -> String {
+        self.terminal(columns, line, |command, terminal| command.stderr(terminal).stdout(Stdio::null()))
+    }
+
+    fn terminal(&self, columns: u16, line: &str, attach: fn(&mut Command, File) -> &mut Command) -> String {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -126,7 +135,7 @@ impl PipelineTest {
         let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
         let mut command = self.command(&line.split_whitespace().collect::<Vec<_>>());
-        let mut child = command.stdout(terminal).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = attach(&mut command, terminal).spawn().unwrap();
         // The command holds the last copy of the terminal, without which reading ends.
         drop(command);
         let mut shown = Vec::new();

@@ -74,6 +74,14 @@ fn the_list_of_runs_has_their_settings() {
 }
 
 #[test]
+fn a_comparison_says_how_the_runs_differ_as_a_whole() {
+    let test = PipelineTest::new(VARIANTS);
+    test.typed("run pipeline.yaml --note first").ok();
+    test.typed("run pipeline.yaml --set vars.x=5").ok();
+    test.typed("diff").ok().prints("UTC, first)").prints("UTC, --set vars.x=5)");
+}
+
+#[test]
 fn a_stage_that_failed_is_not_shown_as_never_run() {
     let test = PipelineTest::new(
         "

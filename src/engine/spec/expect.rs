@@ -73,6 +73,7 @@ impl Expect {
                 (None, None) => return None,
             };
             // NaN is within no bounds.
+            let value = short(value, bounds);
             (!is_within).then(|| format!("{name} is {value}{mark}, but it has to be {wanted} (`expect`)"))
         };
         let unmet = self
@@ -81,6 +82,14 @@ impl Expect {
         let unmet = unmet.map(|required| required.otherwise.to_owned());
         unmet.into_iter().chain(self.bounds.iter().filter_map(violation)).collect()
     }
+}
+
+/// Returns a value with four decimals, or with all if it would look like one of its bounds.
+fn short(value: f64, bounds: &Bounds) -> String {
+    let (full, rounded) = (value.to_string(), format!("{value:.4}"));
+    let looks_like = |bound: f64| format!("{bound:.4}") == rounded;
+    let is_bound = [bounds.min, bounds.max].into_iter().flatten().any(looks_like);
+    if is_bound || full.len() <= rounded.len() { full } else { rounded }
 }
 
 /// Returns the issues of names under `setting` that are not those of metrics of the stage.
@@ -120,6 +129,10 @@ mod tests {
             violations("{ macro_f1: { min: 0.43 } }"),
             ["macro_f1 is 0.4, but it has to be at least 0.43 (`expect`)"]
         );
+        let third = BTreeMap::from([("macro_f1".to_owned(), MetricValue::unmarked(1.0 / 3.0))]);
+        let shown = |yaml| expect(yaml).violations(&third)[0].split(',').next().unwrap().to_owned();
+        assert_eq!(shown("{ macro_f1: { min: 0.43 } }"), "macro_f1 is 0.3333");
+        assert_eq!(shown("{ macro_f1: { min: 0.33334 } }"), "macro_f1 is 0.3333333333333333");
         assert!(violations("{ macro_f1: { max: 0.3 } }")[0].contains("at most 0.3"));
         assert_eq!(violations("{ undefined: { min: 0 } }").len(), 1);
         assert!(violations("{ macrof1: { min: 0 } }")[0].contains("did you mean `macro_f1`?"));

@@ -45,7 +45,7 @@ pub enum LocateError {
     "{file}, a file of the data set {dataset}, is not in {}, and {reason}\n\
      Its source is {url}\n\
      Put it at {}, or name a directory that contains it with --data-dir or PIPE_DATA_DIR.\n\
-     pipelines/quickstart.yaml needs no data: it generates its own.",
+     `pipe init --quickstart` writes a pipeline that needs no data.",
     directory.display(), place.display()
 )]
 pub struct MissingFile {

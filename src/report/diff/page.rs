@@ -26,10 +26,10 @@ pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
     ]);
     let sections = [
         parameters(difference),
-        metrics(difference),
         tables(difference),
-        outputs(difference),
         side_by_side(figures),
+        metrics(difference),
+        outputs(difference),
         on_one_side(difference),
     ];
     let mut sections: Vec<Section> = sections.into_iter().flatten().collect();

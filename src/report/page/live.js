@@ -93,13 +93,15 @@ addEventListener("DOMContentLoaded", () => {
   const lines = new Map();
   const curves = document.getElementById("curves-drawn");
   document.getElementById("curves").hidden = true;
+  /* Three charts next to each other fit on a usual screen without scrolling. */
+  curves.style.gridTemplateColumns = "repeat(auto-fill, minmax(min(100%, 20rem), 1fr))";
   const svg = (name, attributes, text) => {
     const element = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(3)) : value.toExponential(2);
+  const short = value => value === 0 ? "0" : Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(3)) : value.toExponential(2);
   const draw = name => {
     const series = [...charts.get(name)].filter(([, points]) => points.length > 1);
     if (series.length === 0) return;
@@ -118,7 +120,10 @@ addEventListener("DOMContentLoaded", () => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const [first, last] = [Math.min(...epochs), Math.max(...epochs)];
     const x = epoch => LEFT + (epoch - first) / (last - first) * (WIDTH - LEFT - 10);
-    const y = value => BASE - (high > low ? (value - low) / (high - low) : 0.5) * (BASE - 12);
+    /* The first losses are often a hundred times the last ones, which would then be one flat line. */
+    const isLogarithmic = name.includes("loss") && low > 0 && high > 30 * low;
+    const scale = isLogarithmic ? Math.log : value => value;
+    const y = value => BASE - (high > low ? (scale(value) - scale(low)) / (scale(high) - scale(low)) : 0.5) * (BASE - 12);
     const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${name} over epochs` });
     picture.append(
       svg("path", { class: "axis", d: `M${LEFT} 10V${BASE}H${WIDTH - 10}` }),
@@ -140,7 +145,7 @@ addEventListener("DOMContentLoaded", () => {
       legend.append(item);
     }
     const heading = document.createElement("h3");
-    heading.textContent = name;
+    heading.textContent = isLogarithmic ? `${name}, logarithmic` : name;
     chart.replaceChildren(heading, picture, legend);
   };
   /* The metrics whose charts have to be drawn again. */

@@ -136,6 +136,10 @@ fn why_still_knows_the_root_cause_after_a_failed_run() {
         .prints("caused by b (will run)")
         .prints("the error was: ")
         .prints("caused by a (computed ");
+    let never_run = PipelineTest::new(CHAIN);
+    never_run.edit("pipeline.yaml", "x: 1", "x: 2").run().exits_with(1);
+    let why = never_run.typed("why c").ok().prints("caused by b (will run): it failed in run").stdout;
+    assert_eq!(why.matches("caused by").count(), 1, "c itself was never run, and waits for b only:\n{why}");
     let json = test.typed("why c --json").ok().json();
     let causes: Vec<&str> = json[0]["causes"]
         .as_array()

@@ -61,10 +61,7 @@ fn lock_verify_and_export_take_the_pipeline_that_was_run_last() {
 fn why_names_the_stage_that_caused_it() {
     let test = fits();
     test.edit("pipeline.yaml", "echo fitted", "echo fitted again");
-    test.typed("why table")
-        .ok()
-        .prints("caused by fit[adaptive] (will run): ")
-        .prints("caused by fit[static]");
+    test.typed("why table").ok().prints("caused by fit[adaptive], fit[static] (will run): ");
 }
 
 #[test]

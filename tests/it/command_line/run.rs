@@ -80,6 +80,26 @@ stages:
 }
 
 #[test]
+fn stages_that_are_skipped_for_one_reason_are_one_line() {
+    let test = PipelineTest::new(
+        "
+name: many
+stages:
+  bad: { command: { run: exit 1, outputs: [x] } }
+  after:
+    matrix: { n: [1, 2, 3, 4, 5] }
+    command: { run: cp in/x y, inputs: { x: bad }, outputs: [y] }
+  last: { command: { run: cat in/y > z, inputs: { y: [\"after[*]\"] }, outputs: [z] } }
+",
+    );
+    let lines = |ran: Ran| ran.stderr.lines().filter(|line| line.contains("skipped after")).count();
+    test.typed("run pipeline.yaml").exits_with(1).reports("skipped after[n=1], after[n=2], after[n=3] and ");
+    assert_eq!(test.run().exits_with(1).instances("skipped").len(), 6);
+    let verbose = test.typed("run pipeline.yaml -v").exits_with(1).reports("after[n=5]");
+    assert!(lines(verbose) <= 2, "one line per reason");
+}
+
+#[test]
 fn a_stage_is_tried_again_as_often_as_it_asks_for() {
     let test = PipelineTest::new(
         "
@@ -164,6 +184,8 @@ stages:
     let failed = test.run().exits_with(1);
     assert!(failed.stdout.contains(sentence) && failed.computed().is_empty(), "{}", failed.stdout);
     test.typed("verify pipeline.yaml").exits_with(1).prints(sentence);
+    test.typed("report pipeline.yaml -o page.html").ok();
+    assert!(test.read("page.html").contains(sentence), "the page says that a result is not as expected");
     test.edit("pipeline.yaml", "min: 51", "min: 5");
     assert_eq!(test.run().ok().computed(), [""; 0], "the result was kept");
     test.edit("pipeline.yaml", "min: 5 ", "least: 5 ");

@@ -25,6 +25,8 @@ fn no_command_is_wider_than_the_terminal() {
         "labels all",
         "plan",
         "status",
+        "show all",
+        "graph",
         "cache ls",
         "whence results/claims/claim.json",
     ];
@@ -36,6 +38,18 @@ fn no_command_is_wider_than_the_terminal() {
             assert!(widest <= usize::from(columns), "`{line}` is {widest} wide:\n{shown}");
         }
     }
+}
+
+#[test]
+fn messages_of_a_run_are_broken_between_words() {
+    let data =
+        "{ rows: 50, test_rows: 10, features: 20, labels: 40, labels_per_row: 1, features_per_row: 2 }";
+    let test = PipelineTest::new(&format!("name: long\nstages:\n  data: {{ synthetic: {data} }}"));
+    let shown = test.status_on_terminal(60, "run pipeline.yaml --no-progress --color never");
+    assert!(shown.contains("labels have"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 60), "{shown}");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&shown).contains("from which a model can hardly learn them"), "{shown}");
 }
 
 #[test]

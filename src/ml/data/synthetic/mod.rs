@@ -160,8 +160,13 @@ impl Synthetic {
         }
         let most = sizes.features as f64 / 4.0;
         if !(self.features_per_row >= 1.0 && self.features_per_row <= most) {
-            let message = format!("with {} features it must be between 1 and {most}", sizes.features);
-            issue("features_per_row", message);
+            issue(
+                "features_per_row",
+                format!(
+                    "with {} features it must be between 1 and {most}, but it is {}; set it, or add features",
+                    sizes.features, self.features_per_row
+                ),
+            );
         }
         if !(0.0..=1.0).contains(&self.difficulty) {
             issue("difficulty", format!("it is {}, but it must be between 0 and 1", self.difficulty));

@@ -181,11 +181,13 @@ struct CsvHeader {
 impl CsvHeader {
     fn find(record: &StringRecord, columns: &TextColumns) -> Result<Self, String> {
         let names: Vec<&str> = record.iter().map(str::trim).collect();
-        let find = |name: &str| find_column(names.iter().copied(), name);
-        let text = find(columns.text).map_err(|reason| reason + columns.other_column())?;
+        let find = |name: &str| {
+            find_column(names.iter().copied(), name).map_err(|reason| reason + columns.other_column(name))
+        };
+        let text = find(columns.text)?;
         // Whatever rows that are to be predicted have there is ignored.
         let labels = (!columns.labels_are_optional).then(|| find(columns.labels)).transpose()?;
-        let id = columns.id.map(find).transpose()?;
+        let id = columns.id.map(|name| find_column(names.iter().copied(), name)).transpose()?;
         Ok(Self { columns: record.len(), text, labels, id })
     }
 

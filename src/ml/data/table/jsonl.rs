@@ -118,7 +118,7 @@ fn parse(line: &str) -> Result<Map<String, Value>, Fault> {
 fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
     let value = parse(line)?;
     let field = |name: &str| {
-        let missing = || Fault::new(0, format!("there is no field `{name}`{}", fields.other_column()));
+        let missing = || Fault::new(0, format!("there is no field `{name}`{}", fields.other_column(name)));
         value.get(name).ok_or_else(missing)
     };
     let text = field(fields.text)?.as_str();

@@ -39,10 +39,16 @@ struct TextColumns<'a> {
 }
 
 impl TextColumns<'_> {
-    /// Returns a hint on how to name another column of texts. Only rows that are to be predicted have optional labels, and
-    /// these are read by a command with an option for it.
-    fn other_column(&self) -> &'static str {
-        if self.labels_are_optional { "; `--text-column NAME` names another one" } else { "" }
+    /// Returns a hint on how to name another column in place of a missing one. Only rows that are to be predicted have
+    /// optional labels, and these are read by a command with an option for it.
+    fn other_column(&self, missing: &str) -> &'static str {
+        if self.labels_are_optional {
+            "; `--text-column NAME` names another one"
+        } else if missing == self.text {
+            "; `read: { input_column: NAME }` names another one"
+        } else {
+            "; `read: { label_column: NAME }` names another one"
+        }
     }
 }
 

@@ -115,6 +115,8 @@ fn columns_and_separators_can_be_chosen_and_labels_can_be_numbers() {
 fn each_fault_is_reported_at_its_position() {
     for (content, format, part) in [
         ("text,tags\na,b\n", Format::Csv, "x:1:1: there is no column `labels`; the columns are: text, tags"),
+        ("text,tags\na,b\n", Format::Csv, "; `read: { label_column: NAME }` names another one"),
+        ("body,labels\na,b\n", Format::Csv, "; `read: { input_column: NAME }` names another one"),
         ("text,labels\na,b\nc\n", Format::Csv, "x:3:1: this row has 1 columns, but the first row has 2"),
         ("text,labels\r\n\r\na,b\r\nc\r\n", Format::Csv, "x:4:1: this row has 1 columns"),
         (
@@ -131,7 +133,7 @@ fn each_fault_is_reported_at_its_position() {
             Format::Jsonl,
             "x:2:1: the field `text`",
         ),
-        ("{\"text\": \"a\"}\n", Format::Jsonl, "no field `labels`"),
+        ("{\"text\": \"a\"}\n", Format::Jsonl, "no field `labels`; `read: { label_column: NAME }`"),
         ("{\"text\": \"a\", \"labels\": [1.5]}\n", Format::Jsonl, "not a list"),
         (
             "{\"text\": \"a\", \"labels\": [\"b\", \" c\"]}\n",
