@@ -1,5 +1,5 @@
-//! Expands a `matrix` into combinations: the product of its axes, without those that `exclude` drops, and with those
-//! that `include` adds.
+//! Expands a `matrix` into combinations: the product of its axes, without those that `exclude` drops, of these the ones
+//! that `sample` draws, and those that `include` adds.
 
 use std::collections::HashSet;
 
@@ -7,6 +7,7 @@ use super::interpolate::describe;
 use super::source_text::Span;
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{PathStep, YamlData, YamlNode};
+use pipe_core::digest::Digest;
 use pipe_core::name::{NAME_RULE, is_name};
 use pipe_core::scalar::Scalar;
 use pipe_core::suggest::{closest, did_you_mean, listed};
@@ -29,6 +30,9 @@ pub(super) struct MatrixValue {
     pub text: String,
 }
 
+/// The keys of a matrix that are not axes.
+const NOT_AXES: [&str; 3] = ["include", "exclude", "sample"];
+
 /// Fan-ins use these names to tell their sources apart.
 const RESERVED: [&str; 2] = ["stage", "output"];
 
@@ -39,12 +43,13 @@ pub(super) fn expand(matrix: &YamlNode, written: &YamlNode, issues: &mut SpecIss
     let mut reader = MatrixReader { written, issues, failed: false };
     let mut axes = Vec::new();
     let mut lists = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.key != "include" && entry.key != "exclude") {
+    for entry in entries.iter().filter(|entry| !NOT_AXES.contains(&entry.key.as_str())) {
         axes.push(entry.key.clone());
         lists.push(reader.axis(&entry.key, &entry.value));
     }
     let include = reader.combinations(matrix, "include");
     let exclude = reader.combinations(matrix, "exclude");
+    let sample = reader.sample(matrix);
     if axes.is_empty() {
         match include.first() {
             Some(first) => {
@@ -72,6 +77,9 @@ pub(super) fn expand(matrix: &YamlNode, written: &YamlNode, issues: &mut SpecIss
     for (position, pattern) in exclude.iter().enumerate() {
         reader.exclude(&axes, &mut combinations, pattern, position);
     }
+    if let Some(sample) = sample {
+        sample.keep(&mut combinations);
+    }
     reader.include(&axes, &mut combinations, &include);
     if combinations.is_empty() && !reader.failed {
         reader.report(SpecIssue::new(written.span, "`exclude` removes every combination of this matrix"));
@@ -81,6 +89,28 @@ pub(super) fn expand(matrix: &YamlNode, written: &YamlNode, issues: &mut SpecIss
 
 /// One entry of `include` or `exclude`.
 type NamedValues = Vec<(String, MatrixValue)>;
+
+/// How many combinations are drawn at random.
+struct Sample {
+    count: usize,
+    seed: u64,
+}
+
+impl Sample {
+    /// Keeps the drawn combinations, in their order. Whether a combination is drawn before another one depends on the
+    /// values of these two alone. So a larger count keeps the earlier draws, and their results in the cache.
+    fn keep(&self, combinations: &mut Vec<Vec<MatrixValue>>) {
+        let rank = |combination: &Vec<MatrixValue>| {
+            let texts: Vec<&str> = combination.iter().map(|value| &*value.text).collect();
+            Digest::of(format!("{} {texts:?}", self.seed).as_bytes())
+        };
+        let mut ranks: Vec<Digest> = combinations.iter().map(rank).collect();
+        ranks.sort_unstable();
+        if let Some(&first_left_out) = ranks.get(self.count) {
+            combinations.retain(|combination| rank(combination) < first_left_out);
+        }
+    }
+}
 
 struct MatrixReader<'a> {
     written: &'a YamlNode,
@@ -174,6 +204,30 @@ impl MatrixReader<'_> {
             combinations.push(named);
         }
         combinations
+    }
+
+    /// Reads `sample`.
+    fn sample(&mut self, matrix: &YamlNode) -> Option<Sample> {
+        let value = matrix.get("sample")?;
+        let whole = |key: &str, default: Option<u64>| match value.get(key).map(YamlNode::as_scalar) {
+            None => default,
+            Some(Some(Scalar::Int(number))) => u64::try_from(*number).ok(),
+            Some(Some(Scalar::Unsigned(number))) => Some(*number),
+            Some(_) => None,
+        };
+        let known = value.entries().iter().all(|entry| entry.key == "count" || entry.key == "seed");
+        let (count, seed) = (whole("count", None).filter(|&count| count > 0), whole("seed", Some(0)));
+        match (count, seed) {
+            (Some(count), Some(seed)) if known => {
+                Some(Sample { count: usize::try_from(count).unwrap_or(usize::MAX), seed })
+            }
+            _ => {
+                let message = "`sample` expects how many combinations to draw, and optionally a seed";
+                let issue = SpecIssue::new(self.span(&[PathStep::Key("sample".to_owned())]), message);
+                self.report(issue.hint("for example `sample: { count: 20, seed: 0 }`"));
+                None
+            }
+        }
     }
 
     /// Returns all combinations of the values; the last axis changes fastest.

@@ -86,7 +86,7 @@ impl JsonSchema for AnyMap {
     }
 }
 
-/// The axes of a stage, with `include` and `exclude`; the module `matrix` reads its content.
+/// The axes of a stage, with `include`, `exclude` and `sample`; the module `matrix` reads its content.
 #[derive(Debug)]
 pub struct Matrix;
 
@@ -116,6 +116,16 @@ impl JsonSchema for Matrix {
                     "description": "Combinations to leave out; each names some of the axes.",
                     "type": "array",
                     "items": combination,
+                },
+                "sample": {
+                    "description": "Draws combinations at random, after `exclude` and before `include`.",
+                    "type": "object",
+                    "properties": {
+                        "count": { "description": "How many combinations to draw.", "type": ["integer", "string"] },
+                        "seed": { "description": "Another seed draws others; the default is 0.", "type": ["integer", "string"] },
+                    },
+                    "required": ["count"],
+                    "additionalProperties": false,
                 },
             },
             "additionalProperties": {

@@ -117,6 +117,24 @@ stages:
 }
 
 #[test]
+fn a_sample_of_a_matrix_grows_by_new_draws_and_depends_on_the_seed() {
+    let drawn = |sample: &str| {
+        let text = format!(
+            "name: m\nstages:\n  c:\n    matrix: {{ x: [1, 2, 3, 4, 5], y: [a, b, c, d], exclude: [{{ x: 1 }}], \
+             {sample} include: [{{ x: 9, y: z }}] }}\n    command: {{ run: x }}\n"
+        );
+        names(&loaded(&text))
+    };
+    let (all, five, six) =
+        (drawn(""), drawn("sample: { count: 5 },"), drawn("sample: { count: 6, seed: 0 },"));
+    assert_eq!((all.len(), five.len(), six.len()), (17, 6, 7));
+    assert!(five.iter().all(|name| six.contains(name)) && six.iter().all(|name| all.contains(name)));
+    assert_eq!(five.last(), all.last(), "`include` is not drawn from");
+    assert_eq!(drawn("sample: { count: 99 },"), all);
+    assert!((1..4).any(|seed| drawn(&format!("sample: {{ count: 5, seed: {seed} }},")) != five));
+}
+
+#[test]
 fn each_selects_inherits_and_multiplies() {
     let pipeline = loaded(
         r#"

@@ -175,6 +175,9 @@ stages:
   g: { matrix: { x: [1], y: [2], include: [{ x: 1 }, { x: 1, y: 2 }, 5] }, command: { run: x } }
   h: { matrix: [1, 2], command: { run: x } }
   i: { matrix: { x: [1], include: 7 }, command: { run: x } }
+  j: { matrix: { x: [1], sample: 7 }, command: { run: x } }
+  k: { matrix: { x: [1], sample: { count: 0 } }, command: { run: x } }
+  l: { matrix: { x: [1], sample: { count: 1, sed: 3 } }, command: { run: x } }
   ok: { command: { run: "a", inputs: { from: b, other: a } } }
 "#
     ));
