@@ -130,7 +130,7 @@ fn the_honest_table_compares_all_variants_with_and_without_cuts() {
     let test = shipped();
     test.pipe(&["plan", "pipelines/honest-table1.yaml"])
         .ok()
-        .says("network[citeulike-t,variant=adaptive,seed=2]");
+        .says("network[delicious,variant=adaptive,seed=2]");
     let short = ["vars.scale=0.01", "vars.rows=400", "vars.test_rows=150", "vars.seeds=[0]"];
     let short = short.into_iter().chain(["vars.epochs.amazoncat-shape=2"]).flat_map(|set| ["--set", set]);
     let run = ["run", "pipelines/honest-table1-amazoncat.yaml"];
@@ -167,6 +167,25 @@ fn the_honest_table_of_the_variants_has_a_row_for_each_and_shares_the_other_stag
     }
     let again = run("pipelines/honest-table1.yaml");
     assert!(!again.contains("start   network["), "the networks of both pipelines are the same:\n{again}");
+}
+
+#[test]
+fn the_recipe_with_a_choice_compares_models_on_training_rows() {
+    let Some(data) = crate::support::data_directory("medical") else { return };
+    let test = shipped();
+    let set = ["--set", "vars.datasets=[medical]", "--set", "vars.seeds=[0]"];
+    let run = |words: &[&str]| {
+        let mut command = test.command(&[words, &set].concat());
+        let output = command.env("PIPE_DATA_DIR", &data).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["run", "pipelines/recipe-choice.yaml"]);
+    let choice = run(&["get", "pipelines/recipe-choice.yaml", "choice[objective=macro].choice"]);
+    assert!(choice.contains("three") && choice.contains("five"), "{choice}");
+    let files = test.files_below("results/recipe-choice");
+    let table = String::from_utf8_lossy(&files[Path::new("table.md")]).into_owned();
+    assert!(table.contains("medical") && table.contains("micro-F1"), "{table}");
 }
 
 #[test]

@@ -126,7 +126,9 @@ impl<'a> SignalSupply<'a> {
         };
         if let Some(supply) = &self.salience {
             let rows: Vec<_> = positions.par_iter().map(|&position| supply.of(position as usize)).collect();
-            rows.into_iter().for_each(|row| salience.push(row));
+            for row in rows {
+                salience.push(row);
+            }
         }
         SignalBatch { local, salience, density }
     }

@@ -44,7 +44,9 @@ fn sparse_sums(block: &DecisionBlock, sparse: &SparseScores) -> Vec<f64> {
             let candidates = own.iter().zip(&next).filter_map(|((labels, _), &next)| labels.get(next));
             let end = candidates.min().map_or(rest.len(), |&label| label as usize);
             for term in &rest[at..end] {
-                sums.iter_mut().for_each(|sum| *sum += term);
+                for sum in sums.iter_mut() {
+                    *sum += term;
+                }
             }
             if end == rest.len() {
                 return sums[..rows.len()].to_vec();
