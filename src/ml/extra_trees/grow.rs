@@ -118,7 +118,7 @@ impl<'a> TreeGrower<'a> {
     /// Grows the tree.
     pub(super) fn grow(mut self) -> GrownTree {
         let mut tree = GrownTree::default();
-        let mut open: Vec<Range<usize>> = Vec::from([0..self.rows.len()]);
+        let mut open: Vec<Range<usize>> = std::iter::once(0..self.rows.len()).collect();
         while let Some(span) = open.pop() {
             let split = self.split(&span);
             tree.splits.push(split.map(|split| (split.feature, split.cut)));

@@ -44,7 +44,7 @@ fn sparse_sums(block: &DecisionBlock, sparse: &SparseScores) -> Vec<f64> {
             let candidates = own.iter().zip(&next).filter_map(|((labels, _), &next)| labels.get(next));
             let end = candidates.min().map_or(rest.len(), |&label| label as usize);
             for term in &rest[at..end] {
-                for sum in sums.iter_mut() {
+                for sum in &mut sums {
                     *sum += term;
                 }
             }
