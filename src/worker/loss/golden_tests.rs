@@ -381,7 +381,7 @@ fn cases_without_golden_values() -> Vec<(String, LossCase)> {
         cases.push(with(true, true, true));
         // Every second element has a salience, and a row without neighbours falls back entirely.
         let rows = base.y.len();
-        let salience = |i: usize| if i % 2 == 0 { 0.0 } else { 0.3 + (i as f64).sin() };
+        let salience = |i: usize| if i.is_multiple_of(2) { 0.0 } else { 0.3 + (i as f64).sin() };
         let salience: Vec<Vec<f64>> =
             (0..rows).map(|row| (0..labels).map(|label| salience(row * labels + label)).collect()).collect();
         let density: Vec<f64> = (0..rows).map(|row| (row as f64 / 2.0).min(1.0)).collect();
