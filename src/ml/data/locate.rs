@@ -419,7 +419,8 @@ mod tests {
     fn the_error_about_a_missing_file_names_its_source_and_its_expected_path() {
         let locator = Locator::new("mirror", true);
         let error = locator.obtain("bibtex", "bibtex-train.arff", &mut |_| {}).unwrap_err().to_string();
-        for part in ["bibtex-train.arff", "https://raw", "mirror/bibtex/bibtex-train.arff", "quickstart.yaml"]
+        for part in
+            ["bibtex-train.arff", "https://raw", "mirror/bibtex/bibtex-train.arff", "init --quickstart"]
         {
             assert!(error.contains(part), "{error}");
         }
