@@ -357,7 +357,7 @@ fn stage_style(known_length: bool) -> ProgressStyle {
     })
 }
 
-/// The columns of a bar for its spinner, its blanks, the percentage and the times.
+/// How many columns the spinner, the spaces, the percentage and the times of a progress bar take.
 const REST_OF_BAR: usize = 26;
 
 /// Returns as many parts of a message, which are separated by commas, as fit on a line next to the name of the stage. A value

@@ -33,7 +33,7 @@ pub struct SparseScores {
     pub scores: Vec<Vec<f32>>,
     /// For each row, the probabilities of its candidates; empty if the model gives no probabilities.
     pub probabilities: Vec<Vec<f32>>,
-    /// What all other labels have. The same for all blocks of a model.
+    /// The scores of the labels that a row does not list. They are the same for all blocks of a model.
     pub rest: Arc<Rest>,
 }
 

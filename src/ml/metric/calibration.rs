@@ -70,7 +70,7 @@ impl Calibration {
         Ok(())
     }
 
-    /// Adds each label so many times with its probability, without regard to whether it is true.
+    /// Counts label l `times[l]` times as a decision with this probability, whether it is true or not.
     pub fn add_rest(&mut self, probabilities: &[f32], times: &[u64]) {
         for (&p, &times) in probabilities.iter().zip(times) {
             let p = f64::from(p);

@@ -86,7 +86,7 @@ impl Tradeoff {
         }
     }
 
-    /// Adds each label so many times with the same score and threshold, without regard to whether it is true.
+    /// Counts label l `times[l]` times as a decision with this score and threshold, whether it is true or not.
     pub(super) fn add_rest(&mut self, scores: &[f32], thresholds: &[f32], times: &[u64]) {
         let margins = scores.iter().zip(thresholds).map(|(score, threshold)| score - threshold);
         for ((counts, margin), &times) in self.all.chunks_exact_mut(COLUMNS).zip(margins).zip(times) {

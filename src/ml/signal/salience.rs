@@ -6,7 +6,7 @@ use super::dot_index::{DotIndex, Product, entries};
 use crate::data::csr::Csr;
 use crate::data::examples::Examples;
 
-/// The centroids of the training rows of each label, which are scaled to length one before they are summed.
+/// For each label, the sum of its training rows, each scaled to length one.
 pub struct LabelCentroids {
     index: DotIndex,
     /// The length of each sum.
