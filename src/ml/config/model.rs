@@ -30,7 +30,7 @@ pub enum ModelBody {
         #[serde(default = "default_constant")]
         constant: f64,
     },
-    /// Ridge regression with the kernel exp(gamma (cos - 1)), or with a Euclidean one, over all N training rows. It needs up to 8 N^2 bytes of memory
+    /// Ridge regression with the kernel exp(gamma (cos - 1)), or with a Euclidean one, over all N training rows. It needs about 3 N^2 bytes of memory (6 N^2 up to 4,096 rows)
     /// and time proportional to N^3.
     KernelRidge {
         /// The sharpness of the kernel: the larger, the more only the most similar rows count.

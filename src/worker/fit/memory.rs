@@ -1,7 +1,8 @@
 //! The memory that a fit needs, compared with the memory of the machine before the fit starts.
 
 use anyhow::{Result, ensure};
-use pipe_ml::config::model::ModelConfig;
+use pipe_ml::config::device::Device;
+use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::data::describe::grouped;
 
 use super::TrainingData;
@@ -27,16 +28,34 @@ pub fn check_memory(model: &ModelConfig, data: &TrainingData, available: u64) ->
     let count = |number: usize| grouped(number as u64);
     ensure!(
         needed <= available,
-        "`{}` needs about {} of memory for {} rows, {} features and {} labels, and this machine has {}: use \
-         `block_kernel_ridge` or `label_tree`, whose memory does not grow with the square of the rows, or `kind: auto`",
+        "`{}` needs about {} of memory for {} rows, {} features and {} labels, and this machine has {}; use {}",
         model.name(),
         gigabytes(needed),
         count(data.features.rows()),
         count(data.features.cols),
         count(data.labels.cols),
-        gigabytes(available)
+        gigabytes(available),
+        advice(model, data, available)
     );
     Ok(())
+}
+
+/// Returns what needs less memory than a model, and fits.
+fn advice(model: &ModelConfig, data: &TrainingData, available: u64) -> String {
+    let defaults = |kind: &str| {
+        let body = serde_json::from_value::<ModelBody>(serde_json::json!({ "kind": kind })).ok()?;
+        body.resolve(0, Device::Auto)
+    };
+    let mut advice: Vec<String> = match model {
+        ModelConfig::BlockKernelRidge { .. } => vec!["a smaller `largest_block`".to_owned()],
+        ModelConfig::ExtraTrees(_) => vec!["fewer `trees`".to_owned()],
+        _ => Vec::new(),
+    };
+    let fits = |other: &ModelConfig| other.name() != model.name() && memory_needed(other, data) <= available;
+    let others =
+        ["block_kernel_ridge", "label_tree", "neighbours"].into_iter().filter_map(defaults).filter(fits);
+    advice.extend(others.map(|other| format!("`{}`", other.name())));
+    advice.join(" or ")
 }
 
 /// About 63 % of the rows are in a tree, at most each in a leaf of its own, and there are as many other nodes as leaves.
@@ -91,8 +110,12 @@ mod tests {
         let kernel = ModelConfig::KernelRidge { gamma: 2.0, ridge: 0.5, distance: KernelDistance::Auto };
         let error = check_memory(&kernel, &data, 500_000).unwrap_err().to_string();
         assert!(error.starts_with("`kernel_ridge` needs about 0.0 GB of memory for 300 rows"), "{error}");
-        assert!(error.contains("`block_kernel_ridge`") && error.contains("`kind: auto`"), "{error}");
+        // A block may be as large as all 300 rows.
+        assert!(error.ends_with("and this machine has 0.0 GB; use `label_tree` or `neighbours`"), "{error}");
         assert!(check_memory(&kernel, &data, 2_000_000).is_ok());
+        let data = training_data(10_000, 20, 5);
+        let error = check_memory(&kernel, &data, 100_000_000).unwrap_err().to_string();
+        assert!(error.ends_with("; use `block_kernel_ridge` or `label_tree` or `neighbours`"), "{error}");
         // 21 unknowns, because the primal form is cheaper.
         assert!(check_memory(&ModelConfig::Ridge { ridge: 1.0, constant: 0.3 }, &data, 10_000).is_ok());
     }
