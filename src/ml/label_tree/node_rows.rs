@@ -20,6 +20,7 @@ impl NodeRows {
         let mut collected = Vec::with_capacity(features.len());
         features.sort_unstable();
         features.dedup();
+        features.shrink_to_fit();
         let (mut ends, mut squares) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         for &row in rows {
             let mut square = 1.0;

@@ -24,6 +24,11 @@ fn config(yaml: &str) -> LabelTreeConfig {
     serde_yaml::from_str(yaml).unwrap()
 }
 
+fn fit(features: &Csr, labels: &Csr, settings: &str, seed: u64) -> LabelTrees {
+    let temp = tempfile::tempdir().unwrap();
+    LabelTrees::fit(features, labels, &config(settings), seed, temp.path()).unwrap()
+}
+
 fn found(trees: &LabelTrees, features: &Csr) -> Vec<Vec<(u32, f32)>> {
     let rows: Vec<u32> = (0..features.rows() as u32).collect();
     trees.find(Unlabelled { features, rows: &rows })
@@ -40,7 +45,7 @@ fn labels_that_are_visible_in_the_features_score_highest() {
         "{ largest_leaf: 100 }",
         "{ trees: 1, largest_leaf: 1, beam: 5 }",
     ] {
-        let trees = LabelTrees::fit(&features, &labels, &config(yaml), 1);
+        let trees = fit(&features, &labels, yaml, 1);
         let mut hits = 0;
         for (row, found) in found(&trees, &features).into_iter().enumerate() {
             assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{yaml}");
@@ -59,7 +64,7 @@ fn the_trees_and_their_scores_do_not_depend_on_the_number_of_threads() {
     let run = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let trees = LabelTrees::fit(&features, &labels, &config(SMALL), 5);
+            let trees = fit(&features, &labels, SMALL, 5);
             let scores = found(&trees, &features);
             let bits: Vec<u32> = trees.weights.values.iter().map(|weight| weight.to_bits()).collect();
             (trees.leaves.indices.to_vec(), bits, scores)
@@ -72,7 +77,7 @@ fn the_trees_and_their_scores_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn another_seed_gives_other_trees() {
     let (features, labels) = rows(300);
-    let leaves = |seed| LabelTrees::fit(&features, &labels, &config(SMALL), seed).leaves.indices.to_vec();
+    let leaves = |seed| fit(&features, &labels, SMALL, seed).leaves.indices.to_vec();
     assert_eq!(leaves(1), leaves(1));
     assert_ne!(leaves(1), leaves(2));
 }
@@ -80,7 +85,7 @@ fn another_seed_gives_other_trees() {
 #[test]
 fn every_tree_contains_each_label_with_rows_once() {
     let (features, labels) = rows(200);
-    let trees = LabelTrees::fit(&features, &labels, &config("{ trees: 2, largest_leaf: 4, branches: 3 }"), 0);
+    let trees = fit(&features, &labels, "{ trees: 2, largest_leaf: 4, branches: 3 }", 0);
     assert_eq!(trees.roots(), [0, 1]);
     let mut all = trees.leaves.indices.to_vec();
     all.sort_unstable();
@@ -92,7 +97,7 @@ fn every_tree_contains_each_label_with_rows_once() {
 #[test]
 fn labels_without_rows_are_never_found_and_a_label_with_one_row_is() {
     let (features, labels) = rows(200);
-    let trees = LabelTrees::fit(&features, &labels, &config(SMALL), 0);
+    let trees = fit(&features, &labels, SMALL, 0);
     let found = found(&trees, &features);
     assert!(found.iter().flatten().all(|&(label, _)| (label as usize) < LABELS - 2));
     assert!(found[0].iter().any(|&(label, _)| label == 0), "{:?}", found[0]);
@@ -101,7 +106,7 @@ fn labels_without_rows_are_never_found_and_a_label_with_one_row_is() {
 #[test]
 fn rows_without_features_get_finite_scores() {
     let (features, labels) = rows(100);
-    let trees = LabelTrees::fit(&features, &labels, &config(SMALL), 0);
+    let trees = fit(&features, &labels, SMALL, 0);
     assert!(features.row(3).is_empty());
     let found = found(&trees, &features).swap_remove(3);
     assert!(!found.is_empty() && found.iter().all(|(_, score)| score.is_finite()), "{found:?}");
@@ -112,9 +117,9 @@ fn data_without_labels_or_without_features_gives_no_error() {
     let blank = vec![Vec::<u32>::new(); 5];
     let (features, labels) = rows(5);
     let (no_features, no_labels) = (Csr::from_rows(FEATURES, &blank), Csr::from_rows(LABELS, &blank));
-    let trees = LabelTrees::fit(&features, &no_labels, &config(SMALL), 0);
+    let trees = fit(&features, &no_labels, SMALL, 0);
     assert_eq!(found(&trees, &features), vec![Vec::new(); 5]);
-    let trees = LabelTrees::fit(&no_features, &labels, &config(SMALL), 0);
+    let trees = fit(&no_features, &labels, SMALL, 0);
     assert_eq!(found(&trees, &features).len(), 5);
     let nothing = Csr::from_rows(FEATURES, &[[0u32; 0]; 0]);
     assert!(found(&trees, &nothing).is_empty());
@@ -123,12 +128,7 @@ fn data_without_labels_or_without_features_gives_no_error() {
 #[test]
 fn a_wide_beam_gives_the_product_of_the_probabilities_on_the_path() {
     let (features, labels) = rows(150);
-    let trees = LabelTrees::fit(
-        &features,
-        &labels,
-        &config("{ trees: 1, branches: 2, largest_leaf: 4, beam: 100 }"),
-        0,
-    );
+    let trees = fit(&features, &labels, "{ trees: 1, branches: 2, largest_leaf: 4, beam: 100 }", 0);
     for (row, found) in found(&trees, &features).into_iter().enumerate() {
         assert_eq!(found.len(), LABELS - 2, "a beam that is wider than the tree finds all labels");
         for (label, score) in found {
@@ -150,22 +150,21 @@ fn a_wide_beam_gives_the_product_of_the_probabilities_on_the_path() {
 #[test]
 fn dropped_weights_make_the_model_smaller() {
     let (features, labels) = rows(300);
-    let weights = |yaml: &str| LabelTrees::fit(&features, &labels, &config(yaml), 0).weights;
+    let weights = |yaml: &str| fit(&features, &labels, yaml, 0).weights;
     let (all, large) = (weights("{ smallest_weight: 0 }"), weights("{ smallest_weight: 0.3 }"));
     assert!(large.entries() < all.entries(), "{} {}", large.entries(), all.entries());
     large.check().unwrap();
 }
 
 #[test]
-fn saved_trees_are_loaded_unchanged_and_damaged_ones_are_refused() {
+fn trees_are_loaded_unchanged_and_damaged_ones_are_refused() {
     let (features, labels) = rows(200);
-    let trees = LabelTrees::fit(&features, &labels, &config(SMALL), 0);
     let temp = tempfile::tempdir().unwrap();
-    trees.save(temp.path()).unwrap();
+    let trees = LabelTrees::fit(&features, &labels, &config(SMALL), 0, temp.path()).unwrap();
     let loaded = LabelTrees::load(temp.path(), 3).unwrap();
     assert_eq!(found(&loaded, &features), found(&trees, &features));
     assert_eq!((loaded.features(), loaded.labels()), (FEATURES, LABELS));
-    let other = LabelTrees::fit(&features, &labels, &config("{ largest_leaf: 9 }"), 0);
+    let other = fit(&features, &labels, "{ largest_leaf: 9 }", 0);
     crate::data::artifact::write_csr(&temp.path().join("leaves.csr"), &other.leaves).unwrap();
     let error = LabelTrees::load(temp.path(), 3).err().unwrap().to_string();
     assert!(error.contains("numbers of nodes"), "{error}");

@@ -1,32 +1,46 @@
 //! Fits the classifiers of all nodes.
 
+use std::ops::Range;
+use std::path::Path;
+
 use rayon::prelude::*;
 
 use super::LabelTrees;
 use super::clusters::Centroids;
 use super::dual::Classifier;
+use super::files::TreeWriter;
 use super::node_rows::NodeRows;
 use super::structure::{Children, TreeNode, structure};
 use crate::config::model::LabelTreeConfig;
+use crate::data::artifact::RowBatch;
 use crate::data::csr::Csr;
+use crate::data::error::DataError;
 use crate::data::random::Streams;
 use crate::threshold::scores::by_column;
 
+/// About how many features of rows are in the nodes that are fitted together. Their weights are in memory until all of these
+/// nodes are fitted.
+const FITTED_TOGETHER: usize = 1 << 23;
+
 /// The weights of the classifiers of a node, by feature.
 #[derive(Default)]
-struct NodeWeights {
+pub(super) struct NodeWeights {
     /// The features with weights, ascending.
-    features: Vec<u32>,
-    /// For each feature, the end of its weights.
-    ends: Vec<usize>,
-    /// The position of the child that each weight belongs to, ascending for each feature.
-    places: Vec<u32>,
-    weights: Vec<f32>,
+    pub features: Vec<u32>,
+    /// The number of weights of each feature, the position of the child that each weight belongs to, and the weights.
+    pub by_feature: RowBatch,
 }
 
 impl LabelTrees {
-    /// Fits trees on rows with features and labels. Labels without rows are left out of the trees.
-    pub fn fit(features: &Csr, labels: &Csr, settings: &LabelTreeConfig, seed: u64) -> Self {
+    /// Fits trees on rows with features and labels, and writes their files into a directory, which it creates. Labels without
+    /// rows are left out of the trees.
+    pub fn fit(
+        features: &Csr,
+        labels: &Csr,
+        settings: &LabelTreeConfig,
+        seed: u64,
+        directory: &Path,
+    ) -> Result<Self, DataError> {
         let rows_of = by_column(labels);
         let used: Vec<u32> =
             (0..labels.cols as u32).filter(|&label| !rows_of.row(label as usize).is_empty()).collect();
@@ -35,8 +49,8 @@ impl LabelTrees {
             structure(&used, &centroids, features.cols, settings, seed)
         };
         let orders = Streams::new("label tree rows", seed);
-        let numbered = nodes.par_iter().enumerate().with_max_len(1);
-        let weights = numbered.map(|(number, node)| {
+        let weights_of = |number: usize| {
+            let node = &nodes[number];
             let mut rows = if node.is_root {
                 (0..features.rows() as u32).collect()
             } else {
@@ -54,10 +68,34 @@ impl LabelTrees {
                 }
             };
             fit_node(features, &rows, &positives, settings)
-        });
-        let weights: Vec<NodeWeights> = weights.collect();
-        assemble(features.cols, labels.cols, &nodes, weights, settings.beam)
+        };
+        let mut writer = TreeWriter::create(directory)?;
+        for together in fitted_together(&nodes, features, &rows_of) {
+            let weights = together.into_par_iter().with_max_len(1).map(weights_of);
+            for node in weights.collect::<Vec<NodeWeights>>() {
+                writer.push(&node)?;
+            }
+        }
+        writer.finish(features.cols, labels.cols, &nodes)?;
+        Self::load(directory, settings.beam)
     }
+}
+
+/// Divides the numbers of the nodes into ranges that are fitted together.
+fn fitted_together(nodes: &[TreeNode], features: &Csr, rows_of: &Csr) -> Vec<Range<usize>> {
+    let per_row = features.entries() / features.rows().max(1) + 1;
+    let size = |node: &TreeNode| {
+        per_row * node.labels.iter().map(|&label| rows_of.row(label as usize).len()).sum::<usize>()
+    };
+    let (mut ranges, mut first, mut sum) = (Vec::new(), 0, 0);
+    for (number, node) in nodes.iter().enumerate() {
+        sum += size(node);
+        if sum >= FITTED_TOGETHER || number + 1 == nodes.len() {
+            ranges.push(first..number + 1);
+            (first, sum) = (number + 1, 0);
+        }
+    }
+    ranges
 }
 
 /// Returns the rows that have at least one of the labels, ascending.
@@ -96,63 +134,11 @@ fn by_feature(classifiers: Vec<Vec<(u32, f32)>>) -> NodeWeights {
     }
     entries.sort_unstable_by_key(|&(feature, place, _)| (feature, place));
     let mut arranged = NodeWeights::default();
-    for (feature, place, weight) in entries {
-        if arranged.features.last() != Some(&feature) {
-            arranged.features.push(feature);
-            arranged.ends.push(arranged.places.len());
-        }
-        arranged.places.push(place);
-        arranged.weights.push(weight);
-        if let Some(end) = arranged.ends.last_mut() {
-            *end = arranged.places.len();
-        }
+    for of_feature in entries.chunk_by(|a, b| a.0 == b.0) {
+        arranged.features.push(of_feature[0].0);
+        arranged.by_feature.lengths.push(of_feature.len() as u32);
     }
+    arranged.by_feature.indices = entries.iter().map(|&(_, place, _)| place).collect();
+    arranged.by_feature.values = entries.iter().map(|&(_, _, weight)| weight).collect();
     arranged
-}
-
-/// Joins the weights of all nodes.
-fn assemble(
-    features: usize,
-    labels: usize,
-    nodes: &[TreeNode],
-    fitted: Vec<NodeWeights>,
-    beam: usize,
-) -> LabelTrees {
-    let (mut children, mut leaves): (Vec<&[u32]>, Vec<&[u32]>) = (Vec::new(), Vec::new());
-    for node in nodes {
-        let (own_children, own_labels) = match &node.children {
-            Children::Nodes(children) => (children.as_slice(), Default::default()),
-            Children::Labels => (Default::default(), node.labels.as_slice()),
-        };
-        children.push(own_children);
-        leaves.push(own_labels);
-    }
-    let width = children.iter().chain(&leaves).map(|outcomes| outcomes.len()).max().unwrap_or_default();
-    let entries = fitted.iter().map(|node| node.weights.len()).sum();
-    let pairs: usize = fitted.iter().map(|node| node.features.len()).sum();
-    let (mut input_ends, mut inputs) = (vec![0u64], Vec::with_capacity(pairs));
-    let mut ends = Vec::with_capacity(pairs + 1);
-    ends.push(0u64);
-    let (mut places, mut weights) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
-    for node in fitted {
-        let start = places.len();
-        inputs.extend(node.features);
-        input_ends.push(inputs.len() as u64);
-        ends.extend(node.ends.iter().map(|&end| (start + end) as u64));
-        places.extend(node.places);
-        weights.extend(node.weights);
-    }
-    let inputs = Csr {
-        cols: features + 1,
-        indptr: input_ends.into(),
-        indices: inputs.into(),
-        values: Vec::new().into(),
-    };
-    LabelTrees {
-        beam,
-        children: Csr::from_rows(nodes.len(), &children),
-        leaves: Csr::from_rows(labels, &leaves),
-        inputs,
-        weights: Csr { cols: width, indptr: ends.into(), indices: places.into(), values: weights.into() },
-    }
 }

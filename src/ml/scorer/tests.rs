@@ -59,6 +59,7 @@ fn kernel_ridge(distance: KernelDistance) -> KernelRidge {
 
 fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
     let tree = LabelTreeConfig { largest_leaf: 2, beam: 2, ..LabelTreeConfig::default() };
+    let trees = tempfile::tempdir().unwrap();
     let extra_trees = ExtraTreesConfig { trees: 5, ..ExtraTreesConfig::default() };
     vec![
         ("ridge", Box::new(LinearRidge { constant: 0.3, weights: dense(FEATURES + 1, LABELS) })),
@@ -68,7 +69,10 @@ fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
             "neighbours",
             Box::new(NearestLabels::new(rows(300), train_labels(300), 7, Weighting::CosineSquared)),
         ),
-        ("label_tree", Box::new(LabelTrees::fit(&rows(300), &train_labels(300), &tree, 0))),
+        (
+            "label_tree",
+            Box::new(LabelTrees::fit(&rows(300), &train_labels(300), &tree, 0, trees.path()).unwrap()),
+        ),
         ("extra_trees", Box::new(ExtraTrees::fit(&rows(300), &train_labels(300), &extra_trees, 0))),
     ]
 }

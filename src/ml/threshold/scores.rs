@@ -1,6 +1,8 @@
 //! Scores of rows for labels, read in blocks so that they need not fit in memory.
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
@@ -17,8 +19,8 @@ pub trait Scores: Sync {
     fn read_labels(&self, labels: Range<usize>, into: &mut [f32]);
     /// Reads the scores of all labels for some rows, row after row.
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]);
-    /// Returns the stored scores of each label, if all others are minus infinity.
-    fn by_label(&self) -> Option<&Csr> {
+    /// Returns the stored scores, if all others are minus infinity.
+    fn candidates(&self) -> Option<&CandidateScores> {
         None
     }
 }
@@ -120,17 +122,64 @@ impl Scores for DenseScores {
     }
 }
 
+/// The number of stored scores that are arranged by label at a time: 8 bytes each.
+const ARRANGED_AT_ONCE: usize = 1 << 26;
+
 /// Scores of a few candidate labels per row, for tables that would be too large otherwise. Every other label
 /// has the score minus infinity, so that it is never predicted.
 pub struct CandidateScores {
     by_row: Csr,
-    by_label: Csr,
+    arranged_at_once: usize,
+    /// All scores by label, once they have been needed together.
+    by_label: OnceLock<Csr>,
 }
 
 impl CandidateScores {
     /// Creates a table from a sparse matrix of scores.
     pub fn new(candidates: Csr) -> Self {
-        Self { by_label: by_column(&candidates), by_row: candidates }
+        Self { by_row: candidates, arranged_at_once: ARRANGED_AT_ONCE, by_label: OnceLock::new() }
+    }
+
+    /// Arranges at most `count` scores by label at a time, but at least those of one label.
+    #[cfg(test)]
+    pub(super) fn arranging(self, count: usize) -> Self {
+        Self { arranged_at_once: count, ..self }
+    }
+
+    /// Returns all scores, arranged by label.
+    fn by_label(&self) -> &Csr {
+        self.by_label.get_or_init(|| by_column(&self.by_row))
+    }
+
+    /// Divides the labels into ranges whose scores are arranged by label at a time.
+    fn ranges(&self) -> Vec<Range<usize>> {
+        let labels = self.by_row.cols;
+        if self.by_row.entries() <= self.arranged_at_once {
+            return vec![0..labels];
+        }
+        let mut counts = vec![0usize; labels];
+        for &label in self.by_row.indices.iter() {
+            counts[label as usize] += 1;
+        }
+        let (mut ranges, mut first, mut sum) = (Vec::new(), 0, 0);
+        for (label, count) in counts.into_iter().enumerate() {
+            if sum + count > self.arranged_at_once && label > first {
+                ranges.push(first..label);
+                (first, sum) = (label, 0);
+            }
+            sum += count;
+        }
+        ranges.push(first..labels);
+        ranges
+    }
+
+    /// Returns the scores of some labels: one row for each.
+    fn arranged(&self, labels: Range<usize>) -> Cow<'_, Csr> {
+        if labels == (0..self.by_row.cols) {
+            Cow::Borrowed(self.by_label())
+        } else {
+            Cow::Owned(columns(&self.by_row, labels))
+        }
     }
 }
 
@@ -157,15 +206,15 @@ impl Scores for CandidateScores {
     }
 
     fn read_labels(&self, labels: Range<usize>, into: &mut [f32]) {
-        read_sparse(&self.by_label, labels, into);
+        read_sparse(self.by_label(), labels, into);
     }
 
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
         read_sparse(&self.by_row, rows, into);
     }
 
-    fn by_label(&self) -> Option<&Csr> {
-        Some(&self.by_label)
+    fn candidates(&self) -> Option<&CandidateScores> {
+        Some(self)
     }
 }
 
@@ -209,22 +258,36 @@ impl Scores for ScoresOfRows<'_> {
 
 /// Transposes a matrix.
 pub fn by_column(matrix: &Csr) -> Csr {
-    let mut indptr = vec![0u64; matrix.cols + 1];
-    for &column in matrix.indices.iter() {
-        indptr[column as usize + 1] += 1;
+    columns(matrix, 0..matrix.cols)
+}
+
+/// Transposes some columns of a matrix.
+fn columns(matrix: &Csr, columns: Range<usize>) -> Csr {
+    let span = |row: &[u32]| {
+        let before = |bound: usize| row.partition_point(|&column| (column as usize) < bound);
+        before(columns.start)..before(columns.end)
+    };
+    let mut indptr = vec![0u64; columns.len() + 1];
+    for row in 0..matrix.rows() {
+        let row = matrix.row(row);
+        for &column in &row[span(row)] {
+            indptr[column as usize - columns.start + 1] += 1;
+        }
     }
-    for column in 0..matrix.cols {
+    for column in 0..columns.len() {
         indptr[column + 1] += indptr[column];
     }
+    let entries = indptr[columns.len()] as usize;
     let mut next = indptr.clone();
-    let mut indices = vec![0u32; matrix.entries()];
-    let mut values = vec![0f32; matrix.values.len()];
-    for row in 0..matrix.rows() {
-        let row_values = matrix.row_values(row);
-        for (at, &column) in matrix.row(row).iter().enumerate() {
-            let place = next[column as usize] as usize;
-            next[column as usize] += 1;
-            indices[place] = row as u32;
+    let mut indices = vec![0u32; entries];
+    let mut values = vec![0f32; if matrix.values.is_empty() { 0 } else { entries }];
+    for number in 0..matrix.rows() {
+        let (row, row_values) = (matrix.row(number), matrix.row_values(number));
+        for at in span(row) {
+            let column = row[at] as usize - columns.start;
+            let place = next[column] as usize;
+            next[column] += 1;
+            indices[place] = number as u32;
             if let Some(&value) = row_values.get(at) {
                 values[place] = value;
             }
@@ -267,16 +330,22 @@ pub fn map_stored<T: Send>(
     scores: &dyn Scores,
     visit: impl Fn(usize, LabelScores) -> T + Sync,
 ) -> Result<Vec<T>, ThresholdError> {
-    let Some(by_label) = scores.by_label() else {
+    let Some(candidates) = scores.candidates() else {
         return map_labels(scores, |label, scores| visit(label, LabelScores { rows: None, scores }));
     };
-    let stored = |label: usize| {
-        let (rows, mut scores) = (by_label.row(label), by_label.row_values(label).to_vec());
-        normalise_zeros(&mut scores)
-            .map_err(|at| ThresholdError::NotANumber { row: rows[at] as usize, label })?;
-        Ok(visit(label, LabelScores { rows: Some(rows), scores: &scores }))
-    };
-    (0..scores.labels()).into_par_iter().map(stored).collect()
+    let mut results = Vec::with_capacity(scores.labels());
+    for labels in candidates.ranges() {
+        let arranged = candidates.arranged(labels.clone());
+        let stored = |label: usize| {
+            let at = label - labels.start;
+            let (rows, mut scores) = (arranged.row(at), arranged.row_values(at).to_vec());
+            normalise_zeros(&mut scores)
+                .map_err(|at| ThresholdError::NotANumber { row: rows[at] as usize, label })?;
+            Ok(visit(label, LabelScores { rows: Some(rows), scores: &scores }))
+        };
+        results.extend(labels.clone().into_par_iter().map(stored).collect::<Result<Vec<T>, _>>()?);
+    }
+    Ok(results)
 }
 
 /// Calls `visit` with the scores of each row, in blocks that run on all threads, and collects one `T` per

@@ -571,16 +571,20 @@ proptest! {
             *end += row.len() as u64;
             Some(*end)
         }));
-        let sparse = CandidateScores::new(Csr {
+        let stored = Csr {
             cols: case.labels(),
             indptr: indptr.into(),
             indices: stored.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>().into(),
             values: stored.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>().into(),
-        });
+        };
+        // Arranged by label at once, or some labels at a time.
+        let sparse = [100, 5, 0].map(|count| CandidateScores::new(stored.clone()).arranging(count));
         for rule in all_rules() {
             for objective in all_objectives().into_iter().filter(|objective| rule.supports(*objective)) {
-                let cuts = rule.fit(&sparse, &case.truth(), objective).unwrap();
-                prop_assert_eq!(&cuts, &case.fit(&rule, objective), "{:?}", rule);
+                for scores in &sparse {
+                    let cuts = rule.fit(scores, &case.truth(), objective).unwrap();
+                    prop_assert_eq!(&cuts, &case.fit(&rule, objective), "{:?}", rule);
+                }
             }
         }
     }

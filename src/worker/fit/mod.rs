@@ -4,6 +4,7 @@
 pub mod cross_fit;
 mod extra_trees;
 pub mod kernel_ridge;
+mod label_tree;
 pub mod linear_ridge;
 pub mod memory;
 pub mod network;
@@ -17,7 +18,6 @@ use anyhow::Result;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::random::Random;
-use pipe_ml::label_tree::LabelTrees;
 use pipe_ml::scorer::kernel::Kernel;
 use pipe_ml::scorer::nearest_labels::NearestLabels;
 use pipe_ml::scorer::{self, ModelSize, Scorer, write_found};
@@ -67,6 +67,8 @@ pub struct FitContext<'a> {
     pub threads: usize,
     /// A directory that outlives a killed run; without one, nothing is kept.
     pub checkpoints: Option<&'a Path>,
+    /// A directory for files that are needed only as long as the fitted model.
+    pub scratch: &'a Path,
     pub host: &'a mut dyn TrainingHost,
 }
 
@@ -110,7 +112,7 @@ pub fn fit(
             })
         }
         ModelConfig::LabelTree(config) => {
-            Box::new(LabelTrees::fit(&data.features, &data.labels, config, context.seed))
+            Box::new(label_tree::FittedLabelTrees::fit(&data, config, context)?)
         }
         ModelConfig::ExtraTrees(config) => {
             Box::new(extra_trees::FittedTrees::fit(data, config, context.seed))
@@ -162,20 +164,6 @@ impl LeaveOneOut for NearestLabels {
 impl LeftOutSearch for NearestLabels {
     fn found(&self, rows: Range<usize>) -> Vec<Vec<(u32, f32)>> {
         self.found_left_out(rows)
-    }
-}
-
-impl FittedModel for LabelTrees {
-    fn scorer(&mut self) -> &mut dyn Scorer {
-        self
-    }
-
-    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
-        None
-    }
-
-    fn save(&self, directory: &Path) -> Result<()> {
-        Ok(self.save(directory)?)
     }
 }
 

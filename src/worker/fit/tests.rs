@@ -42,9 +42,15 @@ fn model(yaml: &str) -> ModelConfig {
 }
 
 fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn FittedModel> {
-    let mut host = SilentHost;
-    let mut context =
-        FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+    let (mut host, scratch) = (SilentHost, tempfile::tempdir().unwrap());
+    let mut context = FitContext {
+        seed: 4,
+        device: tch::Device::Cpu,
+        threads: 1,
+        checkpoints: None,
+        scratch: scratch.path(),
+        host: &mut host,
+    };
     crate::engine::pool::pool(1).unwrap().install(|| fit(model, data, &mut context).unwrap())
 }
 
@@ -171,9 +177,15 @@ fn leave_one_out_scores_do_not_depend_on_the_labels_of_the_row() {
 }
 
 fn crossed(model: &ModelConfig, data: &TrainingData, keep: &Path, output: &Path) -> ScoreTable {
-    let mut host = SilentHost;
-    let mut context =
-        FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+    let (mut host, scratch) = (SilentHost, tempfile::tempdir().unwrap());
+    let mut context = FitContext {
+        seed: 4,
+        device: tch::Device::Cpu,
+        threads: 1,
+        checkpoints: None,
+        scratch: scratch.path(),
+        host: &mut host,
+    };
     let purpose = ScoreTableSpec {
         mark: "m".into(),
         labels: data.labels.cols,

@@ -68,7 +68,8 @@ impl RunStage for RunFit {
         let counts = (rows, features, labels, lesson.labels.entries());
         let mark = mark(&(&model, stage.seed, folds, keep, counts));
         let purpose = ScoreTableSpec { mark: mark.clone(), labels, scale: model.scale(), made, keep };
-        let (checkpoints, threads) = (work.job().checkpoints.clone(), work.job().threads);
+        let job = work.job();
+        let (checkpoints, scratch, threads) = (job.checkpoints.clone(), job.scratch.clone(), job.threads);
         let (output, scores) =
             (work.output_path(Fit::MODEL)?.to_owned(), work.output_path(Fit::SCORES)?.to_owned());
 
@@ -76,8 +77,14 @@ impl RunStage for RunFit {
         let last = checkpoints.join("all-rows");
         let mut host = Reporter { work, protocol: Protocol::Honest };
         let table = pool(threads)?.install(|| -> Result<ScoreTable> {
-            let mut means =
-                FitContext { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
+            let mut means = FitContext {
+                seed: stage.seed,
+                device,
+                threads,
+                checkpoints: Some(&last),
+                scratch: &scratch,
+                host: &mut host,
+            };
             let folded = match folds {
                 Some(folds) => {
                     Some(cross_fit(&model, &lesson, folds, &purpose, &checkpoints, &scores, &mut means)?)

@@ -55,9 +55,15 @@ fn saved_of(
     let mut parts = Vec::new();
     for model in models {
         let directory = Composite::part_directory(parts.len());
-        let mut host = SilentHost;
-        let mut context =
-            FitContext { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+        let (mut host, scratch) = (SilentHost, tempfile::tempdir().unwrap());
+        let mut context = FitContext {
+            seed: 0,
+            device: tch::Device::Cpu,
+            threads: 1,
+            checkpoints: None,
+            scratch: scratch.path(),
+            host: &mut host,
+        };
         let fitted = fit::fit(&model, training_data(ROWS, 12, LABELS), &mut context).unwrap();
         fitted.save(&temp.path().join(&directory)).unwrap();
         parts.push(ModelPart { directory, model, chosen_because: None, keep, rest: 0.0 });

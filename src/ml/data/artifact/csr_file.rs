@@ -69,13 +69,14 @@ impl RowBatch {
 
 /// Writes a matrix whose size need not be known in advance.
 ///
-/// Only the row offsets are kept in memory (8 bytes per row). The values go to a temporary file until the indices are
-/// complete.
+/// No rows are kept in memory. The values and the row offsets go to temporary files until the indices are complete.
 pub struct CsrWriter {
     path: PathBuf,
     indices: BufWriter<File>,
     values: Option<BufWriter<File>>,
-    indptr: Vec<u64>,
+    offsets: BufWriter<File>,
+    rows: usize,
+    entries: u64,
 }
 
 const BUFFER: usize = 1 << 18;
@@ -92,47 +93,53 @@ impl CsrWriter {
             .map_err(DataError::io("create", path))?;
         indices.write_all(&[0; LENGTH]).map_err(DataError::io("write", path))?;
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let values = if valued {
-            Some(
-                tempfile::tempfile_in(directory)
-                    .map_err(DataError::io("create a temporary file for", path))?,
-            )
-        } else {
-            None
+        let temporary = || -> Result<BufWriter<File>, DataError> {
+            let file = tempfile::tempfile_in(directory)
+                .map_err(DataError::io("create a temporary file for", path))?;
+            Ok(BufWriter::with_capacity(BUFFER, file))
         };
         Ok(Self {
             path: path.to_owned(),
             indices: BufWriter::with_capacity(BUFFER, indices),
-            values: values.map(|file| BufWriter::with_capacity(BUFFER, file)),
-            indptr: vec![0],
+            values: valued.then(temporary).transpose()?,
+            offsets: temporary()?,
+            rows: 0,
+            entries: 0,
         })
     }
 
     /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
-        self.indptr.len() - 1
+        self.rows
     }
 
     /// Returns the number of entries so far.
     pub fn entries(&self) -> u64 {
-        self.indptr[self.indptr.len() - 1]
+        self.entries
     }
 
     /// Appends one row. Column indices must be strictly ascending; `values` is empty for a matrix of ones.
     pub fn push(&mut self, indices: &[u32], values: &[f32]) -> Result<(), DataError> {
-        self.indptr.push(self.entries() + indices.len() as u64);
+        self.end_rows(&[indices.len() as u32])?;
         self.write(indices, values)
     }
 
     /// Appends many rows at once.
     pub fn append(&mut self, rows: &RowBatch) -> Result<(), DataError> {
-        let mut end = self.entries();
-        self.indptr.extend(rows.lengths.iter().map(|&length| {
-            end += u64::from(length);
-            end
-        }));
         debug_assert_eq!(rows.lengths.iter().map(|&n| n as usize).sum::<usize>(), rows.indices.len());
+        self.end_rows(&rows.lengths)?;
         self.write(&rows.indices, &rows.values)
+    }
+
+    /// Writes the offset at which each row starts.
+    fn end_rows(&mut self, lengths: &[u32]) -> Result<(), DataError> {
+        for &length in lengths {
+            let written = self.offsets.write_all(bytes_of(&[self.entries]));
+            written.map_err(DataError::io("write", &self.path))?;
+            self.entries += u64::from(length);
+        }
+        self.rows += lengths.len();
+        Ok(())
     }
 
     fn write(&mut self, indices: &[u32], values: &[f32]) -> Result<(), DataError> {
@@ -177,14 +184,13 @@ impl CsrWriter {
         if shift != 0 {
             add_to_all(&file, header.entries as usize, shift)?;
         }
-        if let Some(values) = self.values {
+        for section in self.values.into_iter().chain([self.offsets]) {
             pad(&mut file)?;
-            let mut values = values.into_inner().map_err(io::IntoInnerError::into_error)?;
-            values.seek(SeekFrom::Start(0))?;
-            copy_rest(&mut values, &mut file)?;
+            let mut section = section.into_inner().map_err(io::IntoInnerError::into_error)?;
+            section.seek(SeekFrom::Start(0))?;
+            copy_rest(&mut section, &mut file)?;
         }
-        pad(&mut file)?;
-        file.write_all(bytes_of(&self.indptr))?;
+        file.write_all(bytes_of(&[header.entries]))?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&header.to_bytes())
     }
