@@ -13,7 +13,7 @@ use pipe_ml::scorer::kernel_ridge::{KernelBlock, KernelRidge};
 use super::row_blocks::RowBlocks;
 use super::tiled_inverse::InverseFactor;
 use super::{FittedModel, LeaveOneOut, TrainingData};
-use crate::net::gemm::{MatrixView, multiply};
+use crate::net::gemm::{MatrixView, multiply_by_libtorch};
 
 /// A kernel ridge regression with the data for leave-one-out scores.
 pub struct FittedKernelRidge {
@@ -103,7 +103,7 @@ impl FittedKernelRidge {
 fn by_libtorch(kernels: &[f32], dual: &DenseMatrix, scores: &mut [f32]) {
     let rows = kernels.len() / dual.rows;
     let kernels = MatrixView::new(kernels, rows, dual.rows);
-    multiply(kernels, MatrixView::new(&dual.values, dual.rows, dual.cols), scores, false);
+    multiply_by_libtorch(kernels, MatrixView::new(&dual.values, dual.rows, dual.cols), scores, false);
 }
 
 impl FittedModel for FittedKernelRidge {

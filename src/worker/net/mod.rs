@@ -1,5 +1,5 @@
-//! The network on the CPU: a sparse input layer, dense layers on libtorch's matrix products, and a hand-written
-//! backward pass that runs the fused loss between them.
+//! The network on the CPU: a sparse input layer, dense layers, and a hand-written backward pass that runs
+//! the fused loss between them.
 //!
 //! It is written by hand, and does not use libtorch's autograd, for two measured reasons. Together with
 //! [`crate::loss::fused`] and [`crate::optim`] it takes a training step 20.9 times faster than PyTorch in eager mode,
