@@ -75,8 +75,9 @@ def measure(name, step, count):
 def measure_ours(count):
     lines = subprocess.run([ours, str(threads), str(count)], check=True, capture_output=True, text=True).stdout
     for line in lines.splitlines():
-        name, value, _ = line.split()
+        name, value, unit = line.split()
         found.setdefault(name, []).append(float(value))
+        units[name] = unit
 
 
 def cpu_seconds():
@@ -111,7 +112,7 @@ def gemms():
     return step
 
 
-found = {}
+found, units = {}, {}
 eager, fused, compiled = training(None, loss), training(True, loss), training(True, torch.compile(loss))
 multiply = torch.no_grad()(gemms())
 # Alternating rounds spread other load of the machine evenly; each value is the median over the rounds.
@@ -126,7 +127,7 @@ for _ in range(ROUNDS):
 
 figures = {name: statistics.median(values) for name, values in found.items()}
 for name, value in figures.items():
-    print(f"{name} {value:.2f} ms")
+    print(f"{name} {value:.2f} {units.get(name, 'ms')}")
 for kind in ("lazy", "dense"):
     for rival in ("eager_default_adamw", "eager_fused_adamw", "compiled_fused_adamw"):
         print(f"{rival}_over_ours_{kind} {figures[rival] / figures[f'ours_released_{kind}']:.2f} times")

@@ -14,6 +14,7 @@ use pipe_ml::config::preset::Preset;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
+use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::propagate::propagate;
@@ -21,6 +22,7 @@ use pipe_ml::signal::sparse_rows::SparseRows;
 use pipe_ml::signal::supply::SignalSupply;
 use pipe_worker::engine::cpu::CpuEngine;
 use pipe_worker::engine::pool::pool;
+use pipe_worker::engine::score::{count, score_with_labels};
 use pipe_worker::engine::{Batch, Engine, EngineState};
 use pipe_worker::loss::fused::LossPass;
 use pipe_worker::loss::terms::{LossTerms, ThresholdParameters, ThresholdTerms};
@@ -38,6 +40,10 @@ const LABELS_PER_ROW: usize = 5;
 const HIDDEN: usize = 128;
 const BATCHES: usize = 16;
 const WARM_UP: usize = 3;
+/// How often the rows are scored as validation does it.
+const VALIDATIONS: usize = 5;
+/// How many rows are trained on for each row of validation: 36,000 for 4,000.
+const TRAINING_SHARE: f64 = 9.0;
 const PARTS: [&str; 6] = ["batch", "signals", "catch_up", "forward", "loss_backward", "optimiser"];
 
 fn main() {
@@ -131,8 +137,23 @@ fn whole_steps(
         }
     }
     let cpu = (cpu_seconds() - cpu) / steps as f64 * 1e3;
-    println!("{name} {:.2} ms", median(times.into_iter()));
+    let step = median(times.into_iter());
+    println!("{name} {step:.2} ms");
     println!("{name}_cpu {cpu:.1} ms");
+    engine.settle();
+    let mut counts = vec![LabelCount::default(); LABELS];
+    let mut times = Vec::new();
+    for _ in 0..VALIDATIONS {
+        let start = Instant::now();
+        let scored = score_with_labels(&mut engine, &map, &supply, examples, ROWS, |first, scores| {
+            count(&mut counts, scores, examples, first);
+        });
+        assert!(scored.is_ok());
+        times.push(start.elapsed().as_secs_f64() * 1e3 / BATCHES as f64);
+    }
+    let validation = median(times.into_iter());
+    println!("{name}_validation_batch {validation:.2} ms");
+    println!("{name}_validation_of_epoch {:.1} %", 100.0 * validation / (TRAINING_SHARE * step));
     Box::new(engine).into_state().expect("the CPU engine always has its state")
 }
 
