@@ -1,6 +1,7 @@
 //! Checks that the user's files are there before anything runs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -16,14 +17,17 @@ pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -
     let pipeline = plan.pipeline();
     let placed: BTreeSet<&Path> =
         pipeline.placements.iter().map(|placement| placement.path.as_path()).collect();
-    let mut present: HashMap<&Path, bool> = HashMap::new();
+    // Many stages may read the same file.
+    let mut types: HashMap<&Path, Option<FileType>> = HashMap::new();
     let mut missing = Vec::new();
     for file in &pipeline.user_files {
-        let is_read = file.readers.iter().any(|reader| selected[reader.0]);
-        let mut exists = |path| *present.entry(path).or_insert_with(|| path.exists());
-        if is_read && !exists(file.path.as_path()) && !is_placed(&file.path, &placed) {
+        if !file.readers.iter().any(|reader| selected[reader.0]) {
+            continue;
+        }
+        let file_type = *types.entry(&file.path).or_insert_with(|| type_of(&file.path));
+        if file_type.is_none() && !is_placed(&file.path, &placed) {
             missing.push(missing_file(file, pipeline));
-        } else if is_read && is_pipe(&file.path) {
+        } else if file_type.is_some_and(|file_type| file_type.is_fifo()) {
             let problem = format!("`{}` is a pipe, which can be read only once", file.path.display());
             missing.push(file.location.diagnostic(problem, "write its content to a file".to_owned()));
         }
@@ -36,7 +40,12 @@ pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -
 
 /// Returns whether a path is a pipe, whose content is gone once it was read.
 pub(super) fn is_pipe(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
+    type_of(path).is_some_and(|file_type| file_type.is_fifo())
+}
+
+/// Returns the type of the file that a path leads to; `None` if there is none.
+fn type_of(path: &Path) -> Option<FileType> {
+    path.metadata().ok().map(|metadata| metadata.file_type())
 }
 
 /// Returns whether a placement is the path, above it, or below it. Paths are ordered by component, so what is below a path

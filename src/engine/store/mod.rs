@@ -44,8 +44,9 @@ mod usage;
 mod user_file;
 mod walk;
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub use checkout::Seen;
 pub use checksums::{B3SUMS, Confirmation};
@@ -80,6 +81,8 @@ pub struct Store {
     session: Option<Session>,
     /// The store whose packages are used, if it is another one.
     packages_of: Option<Layout>,
+    /// The directory of the store, opened when the first stamp is asked for.
+    base_directory: OnceLock<Option<File>>,
 }
 
 #[derive(Default)]
@@ -117,7 +120,8 @@ impl Store {
     fn new(layout: Layout, session: Option<Session>) -> Self {
         let stats = StatCache::new(layout.stat_cache());
         let summaries = StatCache::new(layout.summaries());
-        Self { layout, stats, summaries, warnings: Mutex::default(), session, packages_of: None }
+        let (warnings, base_directory) = (Mutex::default(), OnceLock::new());
+        Self { layout, stats, summaries, warnings, session, packages_of: None, base_directory }
     }
 
     /// Returns whether there is a store. One that was opened for reading may not exist.

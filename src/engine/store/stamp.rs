@@ -5,6 +5,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::Stat;
+
 /// The identity, size and times of a file. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -35,6 +37,18 @@ impl Stamp {
             size: metadata.size(),
             modified: nanos(metadata.mtime(), metadata.mtime_nsec()),
             changed: nanos(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Like [`Stamp::of`].
+    pub(super) fn of_stat(stat: &Stat) -> Self {
+        let nanos = |seconds: i64, rest: u64| seconds.saturating_mul(SECOND).saturating_add(rest as i64);
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified: nanos(stat.st_mtime, stat.st_mtime_nsec),
+            changed: nanos(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 
@@ -107,6 +121,13 @@ mod tests {
         assert!(stamp(now - 2 * MINUTE, now - 2 * MINUTE).settled(now));
         assert!(!stamp(now - 2 * MINUTE, now).settled(now), "a new inode under an old mtime");
         assert!(!stamp(now + SECOND, now + SECOND).settled(now), "a clock that is ahead");
+    }
+
+    #[test]
+    fn both_ways_to_ask_for_a_stamp_agree() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let metadata = file.as_file().metadata().unwrap();
+        assert_eq!(Stamp::of_stat(&rustix::fs::stat(file.path()).unwrap()), Stamp::of(&metadata));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! read again.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, statat};
 
 use super::Store;
 use super::manifest::{Manifest, Stored};
@@ -44,15 +48,23 @@ impl Store {
     }
 
     fn is_unchanged_blob(&self, id: BlobId, bytes: u64) -> bool {
-        let Ok(metadata) = self.layout.blob(id).symlink_metadata() else { return false };
-        let stamp = Stamp::of(&metadata);
-        metadata.is_file() && stamp.size == bytes && self.stats.get(&stamp) == Some(id.digest())
+        let stamp = self.stamp_of_file(&self.layout.blob(id));
+        stamp.is_some_and(|stamp| stamp.size == bytes && self.stats.get(&stamp) == Some(id.digest()))
     }
 
     pub(super) fn sight_manifest(&self, key: StageKey) -> ManifestSighting {
         let at = stamp::now();
-        let metadata = self.layout.action(key).symlink_metadata();
-        ManifestSighting { stamp: metadata.ok().map(|metadata| Stamp::of(&metadata)), at }
+        ManifestSighting { stamp: self.stamp_of_file(&self.layout.action(key)), at }
+    }
+
+    /// Returns the stamp of a file of the store; `None` if there is no such file. The path is looked up from the directory of
+    /// the store, because a run asks for thousands of stamps, and the kernel would go through all directories above each time.
+    fn stamp_of_file(&self, path: &Path) -> Option<Stamp> {
+        let open = || File::open(self.layout.base()).ok();
+        let base = self.base_directory.get_or_init(open).as_ref()?;
+        let inside = path.strip_prefix(self.layout.base()).ok()?;
+        let stat = statat(base, inside, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        FileType::from_raw_mode(stat.st_mode).is_file().then(|| Stamp::of_stat(&stat))
     }
 
     /// Remembers a manifest that was read after it was sighted, and whose outputs were checked. One with warnings is read every
