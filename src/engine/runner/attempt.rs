@@ -13,6 +13,7 @@ use super::inspect::ResolvedInput;
 use super::listen::SILENT;
 use super::outputs;
 use super::packages::PackageTask;
+use super::stop::{Stop, Urgency};
 use super::work_area::WorkArea;
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Seen, Store, StoreError, WriteRight};
@@ -27,6 +28,7 @@ pub(super) struct Attempt<'a> {
     pub computation: &'a Computation,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
+    pub stop: &'a Stop,
     /// Keeps the output of a failed stage: the name of the stream, and the file with what was printed.
     pub keep_log: &'a dyn Fn(&str, &Path),
     pub gpus: Vec<String>,
@@ -62,7 +64,14 @@ impl Attempt<'_> {
             let area = WorkArea::new(self.store).map_err(AttemptError::permanent)?;
             match self.try_once(&right, &area, report) {
                 Ok(draft) => {
-                    return right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
+                    let give_up = || self.stop.requested() == Some(Urgency::Now);
+                    return right.commit_unless(draft, &give_up).map_err(|error| {
+                        if give_up() {
+                            AttemptError::Stopped { checkpoint: false }
+                        } else {
+                            AttemptError::permanent(error.to_string())
+                        }
+                    });
                 }
                 Err(AttemptError::Failed { error, stderr_tail, retry: true, .. })
                     if attempt <= self.computation.retries =>

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Store;
 use super::error::{Flaw, StoreError, read_twice};
-use super::hash;
+use super::hash::{self, GiveUp};
 use super::manifest::Stored;
 use super::stamp::{self, Stamp};
 use super::threads::in_parallel;
@@ -93,13 +93,18 @@ impl Store {
         if Digest::of(&bytes) == id.digest() { Ok(bytes) } else { Err(Flaw::bad(&path, OTHER_CONTENT)) }
     }
 
-    /// Moves a file or directory that a stage wrote into the store.
-    pub(super) fn keep(&self, path: &Path, durability: Durability) -> Result<Stored, StoreError> {
+    /// Moves a file or directory that a stage wrote into the store. Fails soon after `give_up` returns true.
+    pub(super) fn keep(
+        &self,
+        path: &Path,
+        durability: Durability,
+        give_up: GiveUp,
+    ) -> Result<Stored, StoreError> {
         let metadata = path.symlink_metadata().map_err(|e| StoreError::reading(path, e))?;
         if metadata.is_dir() {
-            self.keep_directory(path, durability)
+            self.keep_directory(path, durability, give_up)
         } else if metadata.is_file() {
-            self.keep_file(path, durability)
+            self.keep_file(path, durability, give_up)
         } else if metadata.is_symlink() {
             Err(StoreError::unusable(path, "an output must not be a symbolic link; write a copy instead"))
         } else {
@@ -107,11 +112,16 @@ impl Store {
         }
     }
 
-    fn keep_directory(&self, root: &Path, durability: Durability) -> Result<Stored, StoreError> {
+    fn keep_directory(
+        &self,
+        root: &Path,
+        durability: Durability,
+        give_up: GiveUp,
+    ) -> Result<Stored, StoreError> {
         let keep = |WalkEntry { path, what }: &WalkEntry| {
             let node = match what {
                 WalkKind::File { executable, .. } => {
-                    let Stored { blob, bytes, .. } = self.keep_file(&root.join(path), durability)?;
+                    let Stored { blob, bytes, .. } = self.keep_file(&root.join(path), durability, give_up)?;
                     TreeNode::File { executable: *executable, bytes, blob }
                 }
                 WalkKind::Link { target, .. } => TreeNode::Link { target: target.clone() },
@@ -127,12 +137,12 @@ impl Store {
         let tree = Tree::new(entries);
         let listing = self.temp()?;
         fs::write(&listing, tree.encode()).map_err(|e| StoreError::writing(&listing, e))?;
-        let Stored { blob, .. } = self.keep_file(&listing, durability)?;
+        let Stored { blob, .. } = self.keep_file(&listing, durability, give_up)?;
         Ok(Stored { blob, bytes: tree.bytes(), directory: true })
     }
 
-    fn keep_file(&self, path: &Path, durability: Durability) -> Result<Stored, StoreError> {
-        self.keep_hashed(path, durability, hash::file)
+    fn keep_file(&self, path: &Path, durability: Durability, give_up: GiveUp) -> Result<Stored, StoreError> {
+        self.keep_hashed(path, durability, |file, length| hash::file_unless(file, length, give_up))
     }
 
     /// Moves a file into the store. `hash` returns the digest of its content, given its size.

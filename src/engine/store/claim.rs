@@ -156,7 +156,16 @@ impl WriteRight<'_> {
     }
 
     /// Moves the outputs into the store, then makes the result visible. After an error nothing is visible.
-    pub fn commit(mut self, draft: Draft) -> Result<Manifest, StoreError> {
+    pub fn commit(self, draft: Draft) -> Result<Manifest, StoreError> {
+        self.commit_unless(draft, &|| false)
+    }
+
+    /// Like [`WriteRight::commit`], but fails soon after `give_up` returns true, instead of hashing large outputs to their end.
+    pub fn commit_unless(
+        mut self,
+        draft: Draft,
+        give_up: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Manifest, StoreError> {
         let computed = draft.parts.key();
         if computed != self.key {
             return Err(StoreError::WrongKey { claimed: self.key, computed });
@@ -166,7 +175,7 @@ impl WriteRight<'_> {
         let store = self.store;
         let keep = |name: &str, path: PathBuf| match path.symlink_metadata() {
             Err(_) => Err(StoreError::MissingOutput { output: name.to_owned(), path }),
-            Ok(_) => store.keep(&path, durability),
+            Ok(_) => store.keep(&path, durability, give_up),
         };
         let keep_log = |name: &str, path: PathBuf| {
             let is_empty = path.metadata().is_ok_and(|log| log.len() == 0);
@@ -243,6 +252,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         (dir, store)
+    }
+
+    #[test]
+    fn a_commit_that_is_given_up_leaves_nothing_visible() {
+        let (_dir, store) = store();
+        let right = claim(&store, "large");
+        let scratch = store.scratch().unwrap();
+        let out = scratch.join("out");
+        // Hashing all of it would take minutes.
+        fs::File::create(&out).unwrap().set_len(1 << 40).unwrap();
+        let draft = Draft { outputs: [("out".to_owned(), out)].into(), ..draft("large") };
+        let error = right.commit_unless(draft, &|| true).unwrap_err();
+        assert!(error.to_string().contains("the run was stopped"), "{error}");
+        assert!(hit(&store, "large").is_none());
+        commit_text(&store, "large", "smaller");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn carry_out(directory: &Path, executor: &dyn Executor, signals: &JobSignals
     let result = std::thread::scope(|scope| {
         // The children of a thread end with it, so the stage runs on the thread that waits for it.
         scope.spawn(|| watch(&directory, &beat, executor, signals, &ended));
-        let compute = AssertUnwindSafe(|| compute(&directory, executor));
+        let compute = AssertUnwindSafe(|| compute(&directory, executor, &signals.stop));
         let result = catch_unwind(compute)
             .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
         let result = result.map_err(|error| blame_stop(error, &signals.stop));
@@ -102,7 +102,7 @@ fn watch(
     }
 }
 
-fn compute(directory: &JobDirectory, executor: &dyn Executor) -> Result<Manifest, AttemptError> {
+fn compute(directory: &JobDirectory, executor: &dyn Executor, stop: &Stop) -> Result<Manifest, AttemptError> {
     let permanent = |error: String| AttemptError::permanent(error);
     let JobFile { store, project, uses_gpu, forced, computation, .. } =
         directory.read_job().map_err(|error| {
@@ -123,6 +123,7 @@ fn compute(directory: &JobDirectory, executor: &dyn Executor) -> Result<Manifest
         computation: &computation,
         store: &store,
         executor,
+        stop,
         keep_log: &|stream, path| {
             // Losing a log must not hide why the stage failed.
             let _ = std::fs::copy(path, directory.file(stream));

@@ -122,6 +122,7 @@ impl<'a> Coordinator<'a> {
                             computation: &computation,
                             store,
                             executor: context.executor,
+                            stop: context.stop,
                             keep_log: &keep_log,
                             gpus: gpus.clone(),
                             environment: context.environment.get_or_init(describe).clone(),
