@@ -155,7 +155,7 @@ impl CandidateScores {
     fn ranges(&self) -> Vec<Range<usize>> {
         let labels = self.by_row.cols;
         if self.by_row.entries() <= self.arranged_at_once {
-            return vec![0..labels];
+            return std::iter::once(0..labels).collect();
         }
         let mut counts = vec![0usize; labels];
         for &label in self.by_row.indices.iter() {
