@@ -24,11 +24,10 @@ use pipe_worker::engine::cpu::CpuEngine;
 use pipe_worker::engine::pool::pool;
 use pipe_worker::engine::score::{count, score_with_labels};
 use pipe_worker::engine::{Batch, Engine, EngineState};
-use pipe_worker::loss::fused::LossPass;
-use pipe_worker::loss::terms::{LossTerms, ThresholdParameters, ThresholdTerms};
+use pipe_worker::loss::terms::{LossTerms, ThresholdTerms};
 use pipe_worker::net::features::FeatureMap;
 use pipe_worker::net::input::{BatchInputs, InputGroups};
-use pipe_worker::net::network::{Gradients, Workspace};
+use pipe_worker::net::network::{BatchLoss, Gradients, Workspace};
 use pipe_worker::net::weights::Weights;
 use pipe_worker::optim::optimiser::CpuOptimiser;
 
@@ -187,16 +186,10 @@ fn parts_of_steps(
         clock.lap();
         workspace.forward(&method.net, &state.weights, &inputs, None);
         clock.lap();
-        let weights = &state.weights;
-        let parameters = ThresholdParameters {
-            alpha: &weights.alpha,
-            beta: &weights.beta,
-            bias: &weights.bias,
-            lambda: &weights.lambda,
-        };
-        let pass = LossPass::new(&loss, &thresholds, parameters, &signals, ROWS);
-        workspace.backward(&method.net, weights, &groups, ROWS, &pass, &mut gradients);
-        drop(pass);
+        let EngineState { weights, moments, steps } = &mut state;
+        let early = optimiser.early_step(method.optimiser.lr, *steps, moments.as_deref_mut());
+        let loss = BatchLoss { terms: &loss, thresholds: &thresholds, signals: &signals, rows: ROWS };
+        workspace.backward(&method.net, weights, &groups, loss, &mut gradients, early);
         clock.lap();
         optimiser.step(method.optimiser.lr, &mut state, &gradients, &groups, true);
         clock.lap();

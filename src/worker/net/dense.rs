@@ -26,11 +26,9 @@ impl DenseLayer {
         let size = self.block_outputs();
         let weights = self.weight.par_chunks(size * self.inputs);
         let inputs = self.inputs;
-        weights.zip(self.bias.par_chunks(size)).map(move |(weight, bias)| OutputBlock {
-            weight,
-            bias,
-            inputs,
-        })
+        weights
+            .zip(self.bias.par_chunks(size))
+            .map(move |(weight, bias)| OutputBlock::new(weight, bias, inputs))
     }
 
     /// Computes `out` = weight · x + bias.
@@ -64,7 +62,12 @@ impl DenseLayer {
     }
 }
 
-impl OutputBlock<'_> {
+impl<'a> OutputBlock<'a> {
+    /// Returns a block with these weights and biases.
+    pub fn new(weight: &'a [f32], bias: &'a [f32], inputs: usize) -> Self {
+        Self { weight, bias, inputs }
+    }
+
     /// Computes this block's outputs.
     pub fn forward(&self, x: &[f32], stride: usize, out: &mut [f32]) {
         for (run, &bias) in out.chunks_exact_mut(stride).zip(self.bias) {

@@ -6,8 +6,13 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::features::FeatureMap;
+use crate::optim::adamw::{AdamwStep, adamw};
+use crate::optim::table::TableRows;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::multiversion;
+
+/// How many table rows a task of the backward pass has.
+const TOGETHER: usize = 64;
 
 /// The features of a batch, row by row.
 pub struct BatchInputs {
@@ -144,13 +149,31 @@ impl InputGroups {
         transpose(g, width, stride, width, scratch);
         let by_row: &[f32] = scratch;
         gradient.resize(self.distinct() * width);
-        gradient.par_chunks_mut(width).with_min_len(64).enumerate().for_each(|(position, sums)| {
-            sums.fill(0.0);
-            for &(row, value) in self.entries_at(position) {
-                let start = row as usize * width;
-                add_scaled(sums, &by_row[start..start + width], value);
+        let rows = gradient.par_chunks_mut(width).with_min_len(TOGETHER);
+        rows.enumerate().for_each(|(position, sums)| self.row_gradient(by_row, position, sums));
+    }
+
+    /// Takes a step with the table rows that occur, each as soon as its gradient is known.
+    pub fn step(&self, g: &[f32], stride: usize, step: AdamwStep, table: TableRows, scratch: &mut Buffer) {
+        let width = table.width;
+        scratch.resize(stride * width);
+        transpose(g, width, stride, width, scratch);
+        let by_row: &[f32] = scratch;
+        table.of(self).par_chunks_mut(TOGETHER).enumerate().for_each(|(chunk, rows)| {
+            let mut sums = Buffer::zeros(width);
+            for (offset, row) in rows.iter_mut().enumerate() {
+                self.row_gradient(by_row, chunk * TOGETHER + offset, &mut sums);
+                adamw(step, row.parameters, &sums, row.first, row.second);
             }
         });
+    }
+
+    /// Computes the gradient by the table row at a position from the gradient by the layer's output, row by row.
+    fn row_gradient(&self, by_row: &[f32], position: usize, sums: &mut [f32]) {
+        sums.fill(0.0);
+        for &(row, value) in self.entries_at(position) {
+            add_scaled(sums, &by_row[row as usize * sums.len()..][..sums.len()], value);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::adamw::{AdamwStep, idle_steps};
-use super::optimiser::{ROWS, TableRows, rows_of};
+use super::table::{ROWS, TableRows};
 use crate::net::input::InputGroups;
 
 /// The steps that the rows of a table have not taken yet.
@@ -18,6 +18,8 @@ pub(super) struct DeferredSteps {
     steps: Vec<AdamwStep>,
     /// How many of `steps` each row has taken; empty if there are none.
     taken: Vec<u32>,
+    /// The largest rate of `steps`.
+    largest_rate: f32,
 }
 
 impl DeferredSteps {
@@ -27,16 +29,15 @@ impl DeferredSteps {
     }
 
     /// Brings the rows of some inputs up to date.
-    pub(super) fn catch_up(&mut self, table: &mut TableRows, inputs: &InputGroups) {
+    pub(super) fn catch_up(&mut self, table: TableRows, inputs: &InputGroups) {
         if self.is_empty() {
             return;
         }
-        let (width, steps, taken) = (table.width, &self.steps, &self.taken);
-        let parameters = rows_of(table.parameters, width, inputs);
-        let moments = rows_of(table.first, width, inputs).zip(rows_of(table.second, width, inputs));
-        parameters.zip(moments).enumerate().with_min_len(16).for_each(|(position, (p, (m, v)))| {
+        let Self { steps, taken, largest_rate } = self;
+        let rows = table.of(inputs).into_par_iter().enumerate().with_min_len(16);
+        rows.for_each(|(position, row)| {
             let taken = taken[inputs.input(position) as usize] as usize;
-            idle_steps(&steps[taken..], p, m, v);
+            idle_steps(&steps[taken..], *largest_rate, row.parameters, row.first, row.second);
         });
         self.mark(inputs);
     }
@@ -44,13 +45,14 @@ impl DeferredSteps {
     /// Records a step that the rows of these inputs have taken, with their gradients, and the others have not.
     pub(super) fn record(&mut self, step: AdamwStep, rows: usize, inputs: &InputGroups) {
         self.steps.push(step);
+        self.largest_rate = self.largest_rate.max(step.rate());
         self.taken.resize(rows, 0);
         self.mark(inputs);
     }
 
     /// Brings all rows up to date.
-    pub(super) fn settle(&mut self, table: &mut TableRows) {
-        let (width, steps) = (table.width, &self.steps);
+    pub(super) fn settle(&mut self, table: TableRows) {
+        let (width, steps, rate) = (table.width, &self.steps, self.largest_rate);
         let parameters = table.parameters.par_chunks_mut(ROWS * width);
         let first = table.first.par_chunks_mut(ROWS * width);
         let moments = first.zip(table.second.par_chunks_mut(ROWS * width));
@@ -58,7 +60,7 @@ impl DeferredSteps {
             let rows =
                 p.chunks_exact_mut(width).zip(m.chunks_exact_mut(width).zip(v.chunks_exact_mut(width)));
             for ((p, (m, v)), &taken) in rows.zip(taken) {
-                idle_steps(&steps[taken as usize..], p, m, v);
+                idle_steps(&steps[taken as usize..], rate, p, m, v);
             }
         });
         self.forget();
@@ -68,6 +70,7 @@ impl DeferredSteps {
     pub(super) fn forget(&mut self) {
         self.steps.clear();
         self.taken.clear();
+        self.largest_rate = 0.0;
     }
 
     /// Marks the rows of these inputs as up to date.

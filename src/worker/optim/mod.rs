@@ -6,6 +6,7 @@
 pub mod adamw;
 mod deferred;
 pub mod optimiser;
+pub mod table;
 
 #[cfg(test)]
 mod golden_tests;

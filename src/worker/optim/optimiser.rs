@@ -4,17 +4,15 @@ use rayon::prelude::*;
 
 use super::adamw::{AdamwStep, adamw, descend};
 use super::deferred::DeferredSteps;
+use super::table::{ROWS, TableRows, rows_of};
 use crate::engine::EngineState;
-use crate::net::buffer::Buffer;
 use crate::net::input::InputGroups;
-use crate::net::network::Gradients;
+use crate::net::network::{EarlyStep, Gradients};
 use crate::net::weights::Weights;
 use pipe_ml::config::optimiser::{OptimiserConfig, OptimiserKind};
 
 /// How many parameters one task updates.
 const CHUNK: usize = 1 << 14;
-/// How many rows of the table one task updates.
-pub(super) const ROWS: usize = 128;
 
 /// An optimiser. Its moments are in the [`EngineState`].
 ///
@@ -35,15 +33,15 @@ impl CpuOptimiser {
 
     /// Brings the table rows of some inputs up to date.
     pub fn catch_up(&mut self, state: &mut EngineState, inputs: &InputGroups) {
-        if let Some(mut table) = TableRows::of(state) {
-            self.deferred.catch_up(&mut table, inputs);
+        if let Some(table) = table_of(state) {
+            self.deferred.catch_up(table, inputs);
         }
     }
 
     /// Brings the whole state up to date.
     pub fn settle(&mut self, state: &mut EngineState) {
-        if let Some(mut table) = TableRows::of(state).filter(|_| !self.deferred.is_empty()) {
-            self.deferred.settle(&mut table);
+        if let Some(table) = table_of(state).filter(|_| !self.deferred.is_empty()) {
+            self.deferred.settle(table);
         }
     }
 
@@ -57,7 +55,19 @@ impl CpuOptimiser {
         self.deferred.forget();
     }
 
-    /// Takes one step. Threshold parameters that do not learn are not changed, not even by weight decay, as PyTorch
+    /// Returns the step that the backward pass takes. `None` for plain gradient descent, and if the gradients of all
+    /// parameters are needed first, to clip them.
+    pub fn early_step<'a>(
+        &self,
+        lr: f64,
+        steps: u64,
+        moments: Option<&'a mut (Weights, Weights)>,
+    ) -> Option<EarlyStep<'a>> {
+        let moments = moments.filter(|_| self.config.clip.value().is_none())?;
+        Some(EarlyStep { step: AdamwStep::new(&self.config, lr, steps + 1, 1.0), moments })
+    }
+
+    /// Takes one step. Parameters that have taken it early are not changed. Threshold parameters that do not learn are not changed, not even by weight decay, as PyTorch
     /// does with parameters that have no gradient.
     pub fn step(
         &mut self,
@@ -84,13 +94,15 @@ impl CpuOptimiser {
             first: &mut first.table,
             second: &mut second.table,
         };
-        table.step(step, &gradients.table, inputs);
+        let rows = table.of(inputs).into_par_iter().zip(gradients.table.par_chunks(weights.width));
+        rows.with_min_len(ROWS).for_each(|(row, g)| adamw(step, row.parameters, g, row.first, row.second));
         if self.config.kind != OptimiserKind::LazyAdamw {
             self.deferred.record(step, weights.inputs, inputs);
         }
         let slots = weights.buffers_mut().into_iter().zip(gradients.rest.named());
         let moments = first.buffers_mut().into_iter().zip(second.buffers_mut());
         for ((parameters, (_, _, gradient)), (first, second)) in slots.zip(moments).take(learning).skip(1) {
+            // The gradient of parameters that have taken the step is empty, so there are no chunks.
             let chunks = parameters.par_chunks_mut(CHUNK).zip(gradient.par_chunks(CHUNK));
             let moments = first.par_chunks_mut(CHUNK).zip(second.par_chunks_mut(CHUNK));
             chunks.zip(moments).for_each(|((p, g), (m, v))| adamw(step, p, g, m, v));
@@ -133,9 +145,8 @@ fn descend_all(
             }
         });
     }
-    rows_of(&mut weights.table, width, inputs).zip(gradients.table.par_chunks(width)).for_each(|(row, g)| {
-        descend(1.0, rate, row, g);
-    });
+    let rows = rows_of(&mut weights.table, width, inputs).into_par_iter();
+    rows.zip(gradients.table.par_chunks(width)).for_each(|(row, g)| descend(1.0, rate, row, g));
     let slots = weights.buffers_mut().into_iter().zip(gradients.rest.named());
     for (parameters, (_, _, gradient)) in slots.take(learning).skip(1) {
         let chunks = parameters.par_chunks_mut(CHUNK).zip(gradient.par_chunks(CHUNK));
@@ -143,52 +154,13 @@ fn descend_all(
     }
 }
 
-/// The table of the input layer, with its moments.
-pub(super) struct TableRows<'a> {
-    pub(super) width: usize,
-    pub(super) parameters: &'a mut [f32],
-    pub(super) first: &'a mut [f32],
-    pub(super) second: &'a mut [f32],
-}
-
-impl<'a> TableRows<'a> {
-    /// Returns the table of a state that has moments.
-    fn of(state: &'a mut EngineState) -> Option<Self> {
-        let (first, second) = &mut **state.moments.as_mut()?;
-        Some(Self {
-            width: state.weights.width,
-            parameters: &mut state.weights.table,
-            first: &mut first.table,
-            second: &mut second.table,
-        })
-    }
-
-    /// Updates the rows of the inputs that occur.
-    fn step(self, step: AdamwStep, gradient: &Buffer, inputs: &InputGroups) {
-        let parameters = rows_of(self.parameters, self.width, inputs);
-        let first = rows_of(self.first, self.width, inputs);
-        let second = rows_of(self.second, self.width, inputs);
-        let gradient = gradient.par_chunks(self.width);
-        parameters.zip(gradient).zip(first.zip(second)).with_min_len(ROWS).for_each(|((p, g), (m, v))| {
-            adamw(step, p, g, m, v);
-        });
-    }
-}
-
-/// Returns the rows of the inputs that occur, in order, each once.
-pub(super) fn rows_of<'a>(
-    table: &'a mut [f32],
-    width: usize,
-    inputs: &InputGroups,
-) -> impl IndexedParallelIterator<Item = &'a mut [f32]> {
-    let mut rows = Vec::with_capacity(inputs.distinct());
-    let (mut left, mut at) = (table, 0);
-    for position in 0..inputs.distinct() {
-        let row = inputs.input(position) as usize;
-        let (_, from) = left.split_at_mut((row - at) * width);
-        let (found, after) = from.split_at_mut(width);
-        rows.push(found);
-        (left, at) = (after, row + 1);
-    }
-    rows.into_par_iter()
+/// Returns the table of a state that has moments.
+fn table_of(state: &mut EngineState) -> Option<TableRows<'_>> {
+    let (first, second) = &mut **state.moments.as_mut()?;
+    Some(TableRows {
+        width: state.weights.width,
+        parameters: &mut state.weights.table,
+        first: &mut first.table,
+        second: &mut second.table,
+    })
 }
