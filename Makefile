@@ -22,6 +22,8 @@ else
 unexport LIBTORCH # .cargo/config.toml sets it to .libtorch/cpu
 endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
+# While it is fetched, `make build` compiles what does not need it. The rest fails, and is compiled afterwards.
+build: MEANWHILE := --meanwhile "$(CARGO) build $(PROFILE) --keep-going --quiet 2> /dev/null"
 endif
 
 .PHONY: help run build install wheel test faults lint verify relock book libtorch tools clean
@@ -94,7 +96,7 @@ book: ## build the documentation as a book in target/book; needs mdbook
 	mdbook build docs
 
 libtorch: tools ## fetch libtorch into .libtorch, if it is not there
-	@$(GET_LIBTORCH)
+	@$(GET_LIBTORCH) $(MEANWHILE)
 
 tools:
 	@scripts/check-tools

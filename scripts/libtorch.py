@@ -2,7 +2,8 @@
 """Extracts libtorch from the PyPI wheels of PyTorch, or checks an existing libtorch.
 
     libtorch.py fetch cpu|cuda [--into DIR]        downloads into DIR/<flavour> if it is not there (DIR: .libtorch);
-                                                   `pipe torch fetch` does this without headers: --libraries-only
+                                                   `pipe torch fetch` does this without headers: --libraries-only;
+                                                   `make build` compiles until it is there: --meanwhile COMMAND
     libtorch.py unpack cpu|cuda DEST WHEEL...      extracts it from wheels that were downloaded by hand
     libtorch.py check DIR                          checks that the libtorch in DIR has the version that we build for
 
@@ -19,6 +20,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,6 +51,7 @@ def main():
     fetching.add_argument("flavour", choices=["cpu", "cuda"])
     fetching.add_argument("--into", type=Path, default=ROOT / ".libtorch")
     fetching.add_argument("--libraries-only", action="store_true", help="without headers: enough to run")
+    fetching.add_argument("--meanwhile", metavar="COMMAND", help="runs while it is fetched, and ends with that")
     unpacking = commands.add_parser("unpack")
     unpacking.add_argument("flavour", choices=["cpu", "cuda"])
     unpacking.add_argument("dest", type=Path)
@@ -59,7 +62,7 @@ def main():
 
     try:
         if options.command == "fetch":
-            fetch(options.flavour, options.into, options.libraries_only)
+            fetch(options.flavour, options.into, options.libraries_only, options.meanwhile)
         elif options.command == "unpack":
             unpack(options.flavour, options.wheels, options.dest)
         else:
@@ -70,7 +73,7 @@ def main():
         sys.exit("libtorch: interrupted; the next call repeats the download")
 
 
-def fetch(flavour, into, libraries_only):
+def fetch(flavour, into, libraries_only, meanwhile):
     dest = into / flavour
     if is_complete(dest):
         return
@@ -80,7 +83,7 @@ def fetch(flavour, into, libraries_only):
             return
         for left_over in into.glob("unfinished-*"):
             shutil.rmtree(left_over, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix="unfinished-", dir=into) as scratch:
+        with tempfile.TemporaryDirectory(prefix="unfinished-", dir=into) as scratch, beside(meanwhile):
             scratch = Path(scratch)
             size = {"cpu": "540 MB", "cuda": "several GB"}[flavour]
             say(f"libtorch {VERSION} ({flavour}) is being fetched into {dest}, once: {size} to download")
@@ -105,6 +108,21 @@ def only_one(lock):
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def beside(command):
+    """Runs a shell command while its block runs, and then ends it with all its children."""
+    if command is None:
+        yield
+        return
+    process = subprocess.Popen(command, shell=True, start_new_session=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
 
 
 def download(flavour, scratch):

@@ -108,6 +108,23 @@ fn a_failed_download_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_runs_while_libtorch_is_fetched_ends_with_that() {
+    let into = TempDir::new().unwrap();
+    let fetch = |into: &Path| {
+        let mut command =
+            libtorch_script(&["fetch", "cpu", "--meanwhile", "echo begun; sleep 600", "--into"]);
+        command.arg(into).env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", &Wheels::good().0);
+        // Reads to the end, which is there only when every child is gone.
+        command.output().unwrap()
+    };
+    let fetched = fetch(into.path());
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert_eq!(text(&fetched.stdout), "begun\n");
+    let second = fetch(into.path());
+    assert_eq!(text(&second.stdout), "", "nothing is fetched, so nothing runs");
+}
+
+#[test]
 fn an_unfinished_or_outdated_libtorch_is_replaced() {
     let into = TempDir::new().unwrap();
     fs::create_dir_all(into.path().join("cpu/lib")).unwrap();
