@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, statat};
@@ -62,7 +63,7 @@ impl Store {
     fn stamp_of_file(&self, path: &Path) -> Option<Stamp> {
         let open = || File::open(self.layout.base()).ok();
         let base = self.base_directory.get_or_init(open).as_ref()?;
-        let inside = path.strip_prefix(self.layout.base()).ok()?;
+        let inside = path.as_os_str().as_bytes().get(self.layout.base().as_os_str().len() + 1..)?;
         let stat = statat(base, inside, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         FileType::from_raw_mode(stat.st_mode).is_file().then(|| Stamp::of_stat(&stat))
     }
