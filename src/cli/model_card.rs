@@ -42,7 +42,11 @@ pub(super) fn model_card(
     let _ = writeln!(card, "- Model: {}", words(model.as_ref(), place));
     for part in model.iter().flat_map(|model| &model.parts) {
         if let Some(reason) = &part.chosen_because {
-            let _ = writeln!(card, "- Chosen by `kind: auto`: `{}`, because {reason}", part.model.name());
+            let _ = writeln!(
+                card,
+                "- Chosen by the sizes of the data: `{}`, because {reason}",
+                part.model.name()
+            );
         }
     }
     let file = &survey.plan.pipeline().file;

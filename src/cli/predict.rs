@@ -38,6 +38,7 @@ use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
 use pipe_stages::predict::{self as jobs, Explain, Predict, PredictionFormat};
+use pipe_stages::select::{Choice, Select};
 use pipe_stages::threshold::Threshold;
 use pipe_stages::{command, judge};
 
@@ -314,9 +315,17 @@ impl ModelPlace {
                 artifact(survey, producer, output, &view)?
             }
         };
-        let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body.value()));
-        let cut = cut.transpose().map_err(anyhow::Error::from)?;
-        let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
+        let body = instance.body.value();
+        let cut = if instance.kind == Threshold::NAME {
+            let stage = Threshold::deserialize(&body).map_err(anyhow::Error::from)?;
+            Some(CutRule { rule: stage.rule(), objective: stage.objective })
+        } else if instance.kind == Select::NAME {
+            let stage = Select::deserialize(&body).map_err(anyhow::Error::from)?;
+            let choice = Choice::open(&artifact(survey, index, Select::CHOICE.name(), &view)?)?;
+            choice.best().map(|best| CutRule { rule: best.rule.clone(), objective: stage.objective })
+        } else {
+            None
+        };
         let only =
             set.map(|(producer, _)| survey.plan.instance(producer).params.value()["read"]["only"].clone());
         let only = only.and_then(|only| serde_json::from_value(only).ok()).unwrap_or_default();

@@ -68,7 +68,7 @@ pub struct ModelPart {
     /// Relative to the directory of the model.
     pub directory: String,
     pub model: ModelConfig,
-    /// Why `kind: auto` chose this model; `None` if the pipeline names it.
+    /// Why the sizes of the data led to this model; `None` if the pipeline names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_because: Option<String>,
     /// The number of labels kept per row in the table of training scores, if not all are.

@@ -36,9 +36,10 @@ pub struct Fuse {
     /// The number that is added to a share of neighbours before the logarithm.
     #[serde(default = "default_share_floor")]
     pub share_floor: f64,
-    /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs.
-    #[serde(default = "default_pairs")]
-    pub pairs: usize,
+    /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs. By default all pairs take
+    /// part, and if there are more than 2 million, a sample that varies little with the seed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pairs: Option<usize>,
     /// The pairs to fit the weights on: every row with every label, or with its candidates, the labels that a model has
     /// kept for it.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -65,10 +66,6 @@ fn default_response_floor() -> f64 {
 
 fn default_share_floor() -> f64 {
     0.005
-}
-
-fn default_pairs() -> usize {
-    300_000
 }
 
 impl Fuse {
@@ -110,7 +107,7 @@ impl StageKind for Fuse {
         for (field, _) in floors.into_iter().filter(|(_, floor)| !(*floor > 0.0 && floor.is_finite())) {
             issues.push(Issue::new(field, "must be above 0"));
         }
-        if self.pairs == 0 {
+        if self.pairs == Some(0) {
             issues.push(Issue::new("pairs", "must be at least 1"));
         }
         if self.min_label_rows == Some(0) {
@@ -400,10 +397,22 @@ mod tests {
     }
 
     #[test]
+    fn the_seed_matters_only_if_pairs_are_drawn() {
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, None);
+        let with = |pairs: Option<u64>, seed: u64| {
+            let body = json!({"data": "data", "models": ["a"], "pairs": pairs, "seed": seed});
+            fusion(&StageTest::of::<Fuse>(body, inputs(&scored, &["a"])))
+        };
+        assert_eq!(with(None, 1), with(None, 2));
+        assert_ne!(with(Some(500), 1), with(Some(500), 2));
+    }
+
+    #[test]
     fn options_that_are_not_given_are_not_part_of_the_key() {
-        let stage: Fuse = serde_json::from_value(body()).unwrap();
+        let stage: Fuse = serde_json::from_value(json!({"data": "data", "models": ["a"]})).unwrap();
         let written = serde_json::to_string(&stage).unwrap();
-        for option in ["products", "pairs_from", "label_ridge"] {
+        for option in ["\"pairs\"", "products", "pairs_from", "label_ridge"] {
             assert!(!written.contains(option), "{written}");
         }
     }

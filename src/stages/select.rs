@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fuse::check_same_origin;
-use super::threshold::{default_rule, save_cut_model};
+use super::threshold::{default_rule, limit_shares, save_cut_model, share_issue};
 use pipe_core::artifact::{ArtifactType, JsonArtifact};
 use pipe_core::issue::Issue;
 use pipe_core::job::Axes;
@@ -45,6 +45,10 @@ pub struct Select {
     /// The seed of the folds.
     #[serde(default)]
     pub seed: u64,
+    /// As in `threshold`: a label is never predicted if its cut would give it to more than this share of the training rows although few rows have
+    /// it. The cuts of the best trial are limited; the trials are compared without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_share: Option<f64>,
 }
 
 fn default_folds() -> usize {
@@ -72,6 +76,13 @@ pub struct Trial {
     pub rule: Rule,
     /// The metric of decisions about training rows, by cuts that were fitted without the fold of the row.
     pub value: f64,
+}
+
+impl Choice {
+    /// Returns the best trial.
+    pub fn best(&self) -> Option<&Trial> {
+        self.trials.get(self.chosen)
+    }
 }
 
 impl JsonArtifact for Choice {
@@ -152,6 +163,7 @@ impl StageKind for Select {
         if self.folds < 2 {
             issues.push(Issue::new("folds", "at least 2 folds are needed"));
         }
+        issues.extend(share_issue(self.largest_share));
         issues
     }
 
@@ -233,7 +245,11 @@ impl RunStage for Select {
 
         let (mut model, table) = (models[of].1.clone(), &tables[of].1);
         let labels = model.fitted_on.labels(&data)?;
-        let cuts = best.rule.fit(&*table.for_rules()?, &labels, stage.objective)?;
+        let scores = table.for_rules()?;
+        let mut cuts = best.rule.fit(&*scores, &labels, stage.objective)?;
+        if let Some(share) = stage.largest_share {
+            limit_shares(&mut cuts, share, &model, &*scores, &labels, work)?;
+        }
         work.save(Self::CUTS, &cuts)?;
         model.cuts = Some(cuts);
         let from = work.inputs(&Self::MODELS)[of].path.clone();
@@ -318,6 +334,22 @@ mod tests {
         let own_rows = value(Objective::Macro, &labels, &cuts.predict(&*scores).unwrap()).unwrap();
         assert!(choice(5) < own_rows, "{} {own_rows}", choice(5));
         assert_ne!(choice(5), choice(2));
+    }
+
+    #[test]
+    fn the_cuts_of_the_best_trial_are_limited_as_by_threshold() {
+        let scored = scored();
+        let mut body = body(json!([{"kind": "fixed", "cut": -1e9}]));
+        body["largest_share"] = json!(0.5);
+        let stage = StageTest::of::<Select>(body, inputs(&scored, &["good"]));
+        let same =
+            json!({"data": "d", "model": "m", "rule": {"kind": "fixed", "cut": -1e9}, "largest_share": 0.5});
+        let threshold =
+            StageTest::of::<Threshold>(same, one(&scored, &scored.model("good"), &scored.scores("good")));
+        let cuts = |stage: &StageTest| Composite::load(&stage.output("model")).unwrap().cuts.unwrap();
+        assert_eq!(cuts(&stage), cuts(&threshold));
+        assert!((0..cuts(&stage).labels()).any(|label| cuts(&stage).cut(label).is_none()));
+        assert_eq!(stage.warnings(), threshold.warnings());
     }
 
     #[test]

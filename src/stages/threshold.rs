@@ -15,6 +15,7 @@ use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, copy_tree};
+use pipe_ml::data::csr::Csr;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::column_counts;
 use pipe_ml::fusion::Fusion;
@@ -22,6 +23,7 @@ use pipe_ml::score::ScoreScale;
 use pipe_ml::score::table::ScoreTable;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 use pipe_ml::threshold::rule::{Objective, Rule, Scale};
+use pipe_ml::threshold::scores::Scores;
 
 /// The parameters of `threshold`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +75,39 @@ pub(crate) fn default_rule(objective: Objective) -> Rule {
     }
 }
 
+/// Returns what is wrong with a `largest_share`.
+pub(crate) fn share_issue(largest_share: Option<f64>) -> Option<Issue> {
+    let is_wrong = largest_share.is_some_and(|share| !(share > 0.0 && share <= 1.0));
+    is_wrong.then(|| Issue::new("largest_share", "must be above 0 and at most 1"))
+}
+
+/// Drops cuts that would give a label to more than a share of the training rows although few rows have it, and all cuts if the scores say nothing
+/// about the labels.
+pub(crate) fn limit_shares(
+    cuts: &mut Cuts,
+    largest_share: f64,
+    model: &Composite,
+    scores: &dyn Scores,
+    labels: &Csr,
+    work: &mut Work,
+) -> Result<()> {
+    let counts = column_counts(labels, 0..labels.rows() as u32);
+    let dropped = cuts.drop_useless(scores, &counts, largest_share)?;
+    if model.fusion.as_ref().is_some_and(Fusion::is_uninformed) {
+        cuts.drop_all();
+        let warning = "no label is ever predicted, because the scores of the training rows say nothing about their labels \
+                       (all weights of the fusion are negative): there are too few rows for each label";
+        work.warn(warning.to_owned());
+    } else if dropped > 0 {
+        work.warn(format!(
+            "{dropped} of {} labels are never predicted, because their cuts would give them to most rows although few rows \
+             have them (`largest_share`)",
+            labels.cols
+        ));
+    }
+    Ok(())
+}
+
 /// Writes a model that has got its cuts, with the files of the model at `from`.
 pub(crate) fn save_cut_model(model: &Composite, from: &Path, output: &Path) -> Result<()> {
     copy_tree(from, output)?;
@@ -104,9 +139,7 @@ impl StageKind for Threshold {
             let message = format!("it cannot be fitted for {}: use `{others}`", self.objective.words());
             issues.push(Issue::new("rule", message));
         }
-        if self.largest_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
-            issues.push(Issue::new("largest_share", "must be above 0 and at most 1"));
-        }
+        issues.extend(share_issue(self.largest_share));
         issues
     }
 
@@ -134,20 +167,7 @@ impl RunStage for Threshold {
         let scores = table.for_rules()?;
         let mut cuts = rule.fit(&*scores, &labels, stage.objective)?;
         if let Some(share) = stage.largest_share {
-            let counts = column_counts(&labels, 0..labels.rows() as u32);
-            let dropped = cuts.drop_useless(&*scores, &counts, share)?;
-            if model.fusion.as_ref().is_some_and(Fusion::is_uninformed) {
-                cuts.drop_all();
-                let warning = "no label is ever predicted, because the scores of the training rows say nothing about their labels \
-                               (all weights of the fusion are negative): there are too few rows for each label";
-                work.warn(warning.to_owned());
-            } else if dropped > 0 {
-                work.warn(format!(
-                    "{dropped} of {} labels are never predicted, because their cuts would give them to most rows although few \
-                     rows have them (`largest_share`)",
-                    labels.cols
-                ));
-            }
+            limit_shares(&mut cuts, share, &model, &*scores, &labels, work)?;
         }
         if let Decision::PerLabel { cuts } = cuts.decision() {
             work.metric("labels_with_a_cut", cuts.iter().flatten().count() as f64);

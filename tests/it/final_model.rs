@@ -45,7 +45,7 @@ fn a_final_model_is_fitted_on_all_rows_and_is_never_evaluated_on_them() {
     let card = test.read("final/README.md");
     for expected in [
         "- Fitted on: all rows",
-        "- Chosen by `kind: auto`: `kernel_ridge`, because 63 rows are at most 10,000",
+        "- Chosen by the sizes of the data: `kernel_ridge`, because 63 rows are at most 10,000",
         "These values are those of `cut`, which the same stages made from the training rows alone.",
         "27 test rows, honest protocol.",
     ] {

@@ -57,7 +57,9 @@ impl DataPipeline<'_> {
             "long-tail" => {
                 "label trees and neighbours, their fusion, cuts, evaluations on the test rows, an audit"
             }
-            _ => "three models, their fusion, cuts, evaluations on the test rows, an audit",
+            _ => {
+                "models, their fusions, a choice between them with cuts, evaluations on the test rows, an audit"
+            }
         };
         let mut text = format!(
             "# Written by `pipe init`, which found {} rows and {} labels, {:.1} per row.\n\

@@ -35,7 +35,7 @@ pub fn choose(size: DataSize) -> (ModelConfig, String) {
     }
     let (gamma, ridge, distance) = (default_gamma(), default_kernel_ridge(), KernelDistance::Auto);
     if size.rows <= EXACT_ROWS {
-        let model = ModelConfig::KernelRidge { gamma, ridge, distance };
+        let model = ModelConfig::KernelRidge { gamma, ridge, distance, memory_gb: None };
         return (model, format!("{rows} rows are at most {exact}"));
     }
     let reason = format!("{rows} rows are more than {exact}");

@@ -41,6 +41,9 @@ pub enum ModelBody {
         ridge: f64,
         #[serde(default)]
         distance: KernelDistance,
+        /// The largest memory, in GB, of the kernel over all rows. If it would need more, `block_kernel_ridge` with its defaults takes its
+        /// place. By default there is no limit.
+        memory_gb: Option<f64>,
     },
     /// Kernel ridge regression within blocks of similar rows. A new row is scored by the block with the nearest centre.
     BlockKernelRidge {
@@ -228,6 +231,9 @@ pub enum ModelConfig {
         /// Not part of the key unless it is given.
         #[serde(default, skip_serializing_if = "KernelDistance::is_auto")]
         distance: KernelDistance,
+        /// Not part of the key unless it is given. A fitted model does not have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory_gb: Option<f64>,
     },
     BlockKernelRidge {
         gamma: f64,
@@ -262,8 +268,8 @@ impl ModelBody {
         Some(match self {
             Self::Auto {} => return None,
             Self::Ridge { ridge, constant } => ModelConfig::Ridge { ridge, constant },
-            Self::KernelRidge { gamma, ridge, distance } => {
-                ModelConfig::KernelRidge { gamma, ridge, distance }
+            Self::KernelRidge { gamma, ridge, distance, memory_gb } => {
+                ModelConfig::KernelRidge { gamma, ridge, distance, memory_gb }
             }
             Self::BlockKernelRidge { gamma, ridge, distance, rows_per_block, largest_block, rounds } => {
                 ModelConfig::BlockKernelRidge {
@@ -341,6 +347,21 @@ impl ModelConfig {
         }
     }
 
+    /// Replaces a kernel over all rows, which would need so many bytes, by kernels in blocks if it may not take as many. Returns the reason if
+    /// it does.
+    pub fn choose_blocks(&mut self, needed: u64) -> Option<String> {
+        let Self::KernelRidge { gamma, ridge, distance, memory_gb } = self else { return None };
+        let (gamma, ridge, distance) = (*gamma, *ridge, *distance);
+        let (limit, needed) = (memory_gb.take()?, needed as f64 / 1e9);
+        if needed <= limit {
+            return None;
+        }
+        let (rows_per_block, largest_block) = (default_rows_per_block(), default_largest_block());
+        let rounds = default_rounds();
+        *self = Self::BlockKernelRidge { gamma, ridge, distance, rows_per_block, largest_block, rounds };
+        Some(format!("a kernel over all rows would need {needed:.1} GB, more than `memory_gb: {limit}`"))
+    }
+
     /// Returns what the scores of the model mean.
     pub fn scale(&self) -> ScoreScale {
         match self {
@@ -392,9 +413,10 @@ impl ModelConfig {
                 require(positive(*ridge), "ridge", "must be above 0");
                 require(constant.is_finite(), "constant", "must be a finite number");
             }
-            Self::KernelRidge { gamma, ridge, .. } => {
+            Self::KernelRidge { gamma, ridge, memory_gb, .. } => {
                 require(positive(*gamma), "gamma", "must be above 0");
                 require(positive(*ridge), "ridge", "must be above 0");
+                require(memory_gb.is_none_or(positive), "memory_gb", "must be above 0");
             }
             Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds, .. } => {
                 require(positive(*gamma), "gamma", "must be above 0");
@@ -456,6 +478,20 @@ mod tests {
             let back: ModelConfig = serde_json::from_str(&serde_json::to_string(&model).unwrap()).unwrap();
             assert_eq!(back.name(), kind);
         }
+    }
+
+    #[test]
+    fn a_kernel_that_would_need_too_much_memory_is_divided_into_blocks() {
+        let limited = || resolved("{ kind: kernel_ridge, gamma: 4, memory_gb: 2 }");
+        let (mut small, mut large) = (limited(), limited());
+        assert_eq!(small.choose_blocks(2_000_000_000), None);
+        assert_eq!(small, resolved("{ kind: kernel_ridge, gamma: 4 }"));
+        let reason = large.choose_blocks(2_400_000_000).unwrap();
+        assert_eq!(reason, "a kernel over all rows would need 2.4 GB, more than `memory_gb: 2`");
+        assert_eq!(large, resolved("{ kind: block_kernel_ridge, gamma: 4 }"));
+        let mut unlimited = resolved("kind: kernel_ridge");
+        assert_eq!(unlimited.choose_blocks(u64::MAX), None);
+        assert_eq!(resolved("{ kind: kernel_ridge, memory_gb: 0 }").issues()[0].field, "memory_gb");
     }
 
     #[test]

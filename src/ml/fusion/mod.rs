@@ -22,6 +22,9 @@ pub use pairs::{PairOptions, PairSource, candidates};
 /// the logarithm of its score from 1 down to 1e-4; labels that were not found continue this line at about 1e-6.
 const PROBABILITY_FLOOR: f64 = 1e-6;
 
+/// Positive weights whose sum is a smaller share of that of the negative ones do not count.
+const NEGLIGIBLE: f64 = 0.01;
+
 /// The reason why a fusion cannot be fitted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FusionError {
@@ -65,10 +68,12 @@ pub struct Fusion {
 }
 
 impl Fusion {
-    /// Returns whether a higher score of any model makes a label less probable: the scores of the training rows then say
+    /// Returns whether higher scores of the models make a label less probable: the scores of the training rows then say
     /// nothing about labels. This is so if hardly any label has more than one row, because a row is scored without its labels.
+    /// The weight of a model that adds nothing to the others may then be slightly above 0.
     pub fn is_uninformed(&self) -> bool {
-        self.terms.iter().all(|term| term.weight <= 0.0)
+        let sum = |sign: f64| self.terms.iter().map(|term| (sign * term.weight).max(0.0)).sum::<f64>();
+        sum(1.0) <= NEGLIGIBLE * sum(-1.0)
     }
 }
 
@@ -232,8 +237,13 @@ mod tests {
 
     fn fitted(rows: usize, keep: Option<usize>, pairs: usize) -> Fusion {
         let (_temps, tables, labels, terms) = drawn(rows, keep);
-        Fusion::fit(terms, &tables, &labels, PairOptions { pairs, seed: 1, ..PairOptions::default() })
-            .unwrap()
+        Fusion::fit(
+            terms,
+            &tables,
+            &labels,
+            PairOptions { pairs: Some(pairs), seed: 1, ..PairOptions::default() },
+        )
+        .unwrap()
     }
 
     #[test]
@@ -262,7 +272,7 @@ mod tests {
                 terms.clone(),
                 &tables,
                 &labels,
-                PairOptions { pairs: 2000, seed, ..PairOptions::default() },
+                PairOptions { pairs: Some(2000), seed, ..PairOptions::default() },
             )
             .unwrap()
             .constant
@@ -274,7 +284,7 @@ mod tests {
     #[test]
     fn products_that_do_not_matter_get_small_weights_and_belong_to_the_score() {
         let (_temps, tables, labels, terms) = drawn(20_000, None);
-        let options = PairOptions { pairs: 200_000, seed: 1, products: true, ..PairOptions::default() };
+        let options = PairOptions { pairs: Some(200_000), seed: 1, products: true, ..PairOptions::default() };
         let fusion = Fusion::fit(terms.clone(), &tables, &labels, options).unwrap();
         assert!(fusion.fits(2, LABELS) && fusion.products.len() == 6);
         // Rows are drawn without products, so the score is nearly that of the known weights.
@@ -296,7 +306,7 @@ mod tests {
         assert!(found.is_sorted() && found.iter().all(|label| row.contains(label)));
         assert!(row.iter().all(|label| found.contains(label)));
         let fit = |source| {
-            let options = PairOptions { pairs: 20_000, source, ..PairOptions::default() };
+            let options = PairOptions { pairs: Some(20_000), source, ..PairOptions::default() };
             Fusion::fit(terms.clone(), &tables, &labels, options).unwrap()
         };
         let mean = |fusion: &Fusion, row: usize| {
@@ -330,7 +340,7 @@ mod tests {
             let rows: Vec<Vec<u32>> = (0..3000).map(rare).collect();
             let rare = Csr::from_rows(LABELS, &rows);
             let source = if keep.is_some() { PairSource::Candidates } else { PairSource::All };
-            let options = PairOptions { pairs: 40_000, source, ..PairOptions::default() };
+            let options = PairOptions { pairs: Some(40_000), source, ..PairOptions::default() };
             let fit = |min_label_rows| {
                 let options = PairOptions { min_label_rows, ..options };
                 Fusion::fit(terms.clone(), &tables, &rare, options)
@@ -357,10 +367,21 @@ mod tests {
     }
 
     #[test]
+    fn a_fusion_with_negative_weights_and_hardly_any_others_is_uninformed() {
+        let with = |weights: [f64; 2]| {
+            let term = |weight| FusionTerm { weight, ..FusionTerm::new("x", ScoreScale::Response, FLOORS) };
+            let terms = weights.map(term).into();
+            Fusion { terms, idf_weight: 0.5, constant: 0.0, products: Vec::new(), rows: 9, counts: vec![1] }
+        };
+        assert!(with([-2.0, 0.0]).is_uninformed() && with([-400.0, 8e-4]).is_uninformed());
+        assert!(!with([-1.6, 4.7]).is_uninformed() && !with([0.0, 0.1]).is_uninformed());
+    }
+
+    #[test]
     fn rows_without_any_label_are_refused() {
         let (_temps, tables, _, terms) = drawn(10, None);
         let labels = Csr::from_rows(LABELS, &vec![Vec::<u32>::new(); 10]);
-        let options = PairOptions { pairs: 100, ..PairOptions::default() };
+        let options = PairOptions { pairs: Some(100), ..PairOptions::default() };
         assert_eq!(Fusion::fit(terms, &tables, &labels, options), Err(FusionError::NoPositives));
     }
 }

@@ -11,9 +11,12 @@ pub(super) struct PairSample {
     pub columns: usize,
     /// The columns of each pair, row-major.
     pub x: Vec<f64>,
-    /// The number of true pairs, which come first and have weight 1.
+    /// The number of true pairs, which come first.
     pub positives: usize,
-    pub negative_weight: f64,
+    /// The number of pairs with weight 1: the true ones, and those that follow them.
+    pub certain: usize,
+    /// The weight of each of the others.
+    pub drawn_weight: f64,
 }
 
 const BLOCK: usize = 1 << 13;
@@ -27,8 +30,9 @@ impl PairSample {
         let blocks = self.x.par_chunks(BLOCK * self.columns).enumerate().map(|(block, x)| {
             let mut sums = vec![0.0; size];
             for (at, x) in x.chunks_exact(self.columns).enumerate() {
-                let is_true = block * BLOCK + at < self.positives;
-                add(&mut sums, x, is_true, if is_true { 1.0 } else { self.negative_weight });
+                let at = block * BLOCK + at;
+                let weight = if at < self.certain { 1.0 } else { self.drawn_weight };
+                add(&mut sums, x, at < self.positives, weight);
             }
             sums
         });
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn without_informative_columns_the_constant_is_the_log_odds() {
-        let sample = PairSample { columns: 1, x: vec![7.0; 5], positives: 2, negative_weight: 3.0 };
+        let sample = PairSample { columns: 1, x: vec![7.0; 5], positives: 2, certain: 2, drawn_weight: 3.0 };
         let weights = fit(&sample).unwrap();
         assert!(weights[0] == 0.0 && (weights[1] - (2.0f64 / 9.0).ln()).abs() < 1e-2, "{weights:?}");
     }
@@ -207,7 +211,8 @@ mod tests {
     #[test]
     fn collinear_columns_that_separate_all_pairs_have_finite_weights() {
         let x = [1.0, 2.0, 3.0, -1.0, -2.0, -3.0].iter().flat_map(|&x| [x, x]).collect();
-        let weights = fit(&PairSample { columns: 2, x, positives: 3, negative_weight: 1.0 }).unwrap();
+        let weights =
+            fit(&PairSample { columns: 2, x, positives: 3, certain: 6, drawn_weight: 1.0 }).unwrap();
         assert!((weights[0] - weights[1]).abs() < 1e-6 && weights[0] > 0.0, "{weights:?}");
     }
 }

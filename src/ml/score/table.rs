@@ -123,6 +123,18 @@ impl ScoreTable {
         }
     }
 
+    /// Returns the labels of a row with the highest scores, ascending; of a sparse table, only labels that are kept.
+    pub fn best(&self, row: usize, most: usize) -> Vec<u32> {
+        let mut best: Vec<(u32, f32)> = match &self.store {
+            ScoreStore::Dense(dense) => (0..).zip(dense.row(row).iter().copied()).collect(),
+            ScoreStore::Sparse(csr) => {
+                csr.row(row).iter().copied().zip(csr.row_values(row).iter().copied()).collect()
+            }
+        };
+        keep_best(&mut best, most);
+        best.into_iter().map(|(label, _)| label).collect()
+    }
+
     /// Returns the scores for threshold rules. Labels that were not kept have the score minus infinity, so
     /// that they are never predicted.
     pub fn for_rules(&self) -> Result<Box<dyn Scores>, DataError> {

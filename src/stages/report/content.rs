@@ -277,24 +277,32 @@ impl Content {
     }
 
     fn fusions(&self) -> Option<Section> {
-        let mut models: Vec<&str> = Vec::new();
-        for term in self.fusions.iter().flat_map(|(_, fusion)| &fusion.terms) {
-            if !models.contains(&term.model.as_str()) {
-                models.push(&term.model);
+        // Two terms of one kind of model, such as two kernels, have a column each.
+        let mut terms: Vec<(&str, usize)> = Vec::new();
+        for (_, fusion) in &self.fusions {
+            for (model, number) in numbered(fusion) {
+                if !terms.contains(&(model, number)) {
+                    // Next to those of the same kind.
+                    let after = terms.iter().rposition(|&(other, _)| other == model);
+                    terms.insert(after.map_or(terms.len(), |at| at + 1), (model, number));
+                }
             }
         }
         let weight = |weight: f64| GridCell::number(decimal(weight), weight);
         let row = |(name, fusion): &(String, Fusion)| {
-            let of = |model: &&str| fusion.terms.iter().find(|term| term.model == *model);
+            let weight_of = |term: &(&str, usize)| {
+                let at = numbered(fusion).position(|other| other == *term)?;
+                Some(weight(fusion.terms[at].weight))
+            };
             let mut cells = vec![GridCell::text(name)];
-            cells.extend(
-                models.iter().map(|model| of(model).map_or_else(GridCell::none, |term| weight(term.weight))),
-            );
+            cells.extend(terms.iter().map(|term| weight_of(term).unwrap_or_else(GridCell::none)));
             cells.extend([weight(fusion.idf_weight), weight(fusion.constant)]);
             GridRow::plain(cells)
         };
         let mut columns = vec![GridColumn::text("fusion")];
-        columns.extend(models.iter().map(|model| GridColumn::number(*model)));
+        columns.extend(terms.iter().map(|&(model, number)| {
+            GridColumn::number(if number > 1 { format!("{model} {number}") } else { model.to_owned() })
+        }));
         columns.extend([GridColumn::number("IDF"), GridColumn::number("constant")]);
         let rows = self.fusions.iter().map(row).collect();
         let mut section = Section::folded("fusions", "Fusion");
@@ -302,6 +310,9 @@ impl Content {
             "What each part of a fused score weighs. Beside another that says nearly the same, a weight may be negative.",
         ));
         section.add(PageGrid { caption: "Weights of the pooled regression".into(), columns, rows }.html());
+        if terms.iter().any(|&(_, number)| number > 1) {
+            section.add(el("p").text("Models of one kind are numbered in the order of `models`."));
+        }
         if self.fusions.iter().any(|(_, fusion)| !fusion.products.is_empty()) {
             section.add(el("p").text(
                 "Some of these fusions also weigh products of two signals, so that the effect of a signal depends on the others; \
@@ -379,6 +390,14 @@ impl DescribedData {
         columns.extend(self.parts.iter().map(|(part, _)| GridColumn::number(part)));
         PageGrid { caption: format!("The parts of {}", self.name), columns, rows }
     }
+}
+
+/// Returns the kind of each term, and how many of this kind there are up to it.
+fn numbered(fusion: &Fusion) -> impl Iterator<Item = (&str, usize)> {
+    let terms = &fusion.terms;
+    terms.iter().enumerate().map(|(at, term)| {
+        (term.model.as_str(), terms[..=at].iter().filter(|other| other.model == term.model).count())
+    })
 }
 
 /// Returns a section with cards; `None` if there are none.

@@ -299,6 +299,31 @@ mod tests {
     }
 
     #[test]
+    fn two_models_of_one_kind_have_a_column_each() {
+        let temp = tempfile::tempdir().unwrap();
+        let term = |model: &str, weight: f64| json!({ "model": model, "scale": "response", "floor": 0.03, "weight": weight });
+        let fusion = |name: &str, terms: serde_json::Value| {
+            let fusion =
+                json!({ "terms": terms, "idf_weight": 0.5, "constant": 2.25, "rows": 9, "counts": [1] });
+            let path = temp.path().join(name);
+            std::fs::write(&path, fusion.to_string()).unwrap();
+            ("fusions", path)
+        };
+        let three = fusion("three", json!([term("kernel_ridge", 0.125), term("ridge", 0.25)]));
+        let five = fusion(
+            "five",
+            json!([term("kernel_ridge", 1.5), term("kernel_ridge", 1.75), term("ridge", 0.75)]),
+        );
+        let test = StageTest::of::<Report>(json!({ "fusions": ["f"] }), [three, five]);
+        let html = std::fs::read_to_string(test.output("page")).unwrap();
+        let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part}: {html}"));
+        let order =
+            [">kernel_ridge", "kernel_ridge 2", ">ridge", "0.1250", "0.2500", "1.5000", "1.7500", "0.7500"];
+        assert!(order.map(at).is_sorted(), "{html}");
+        assert!(!html.contains("ridge 3") && html.contains("in the order of `models`"), "{html}");
+    }
+
+    #[test]
     fn claims_are_shown_and_not_part_of_the_key_unless_given() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("x");

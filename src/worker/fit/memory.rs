@@ -66,7 +66,7 @@ const BYTES_PER_TREE_AND_ROW: u64 = 60;
 fn memory_needed(model: &ModelConfig, data: &TrainingData) -> u64 {
     let (rows, features, labels) = (data.features.rows(), data.features.cols + 1, data.labels.cols);
     match model {
-        ModelConfig::KernelRidge { .. } => system(rows) + coefficients(rows, labels),
+        ModelConfig::KernelRidge { .. } => whole_kernel(rows, labels),
         ModelConfig::Ridge { .. } => {
             let unknowns = match RidgeForm::cheaper(data) {
                 RidgeForm::Primal => features,
@@ -83,6 +83,11 @@ fn memory_needed(model: &ModelConfig, data: &TrainingData) -> u64 {
         | ModelConfig::Logistic { .. }
         | ModelConfig::Mlp { .. } => 0,
     }
+}
+
+/// Returns the memory of a kernel over all rows.
+pub fn whole_kernel(rows: usize, labels: usize) -> u64 {
+    system(rows) + coefficients(rows, labels)
 }
 
 /// Returns the memory for a system of equations: the lower triangle of a matrix, which is factorised and inverted in place.
@@ -107,7 +112,8 @@ mod tests {
     #[test]
     fn a_fit_that_does_not_fit_into_memory_fails_with_a_suggestion() {
         let data = training_data(300, 20, 5);
-        let kernel = ModelConfig::KernelRidge { gamma: 2.0, ridge: 0.5, distance: KernelDistance::Auto };
+        let distance = KernelDistance::Auto;
+        let kernel = ModelConfig::KernelRidge { gamma: 2.0, ridge: 0.5, distance, memory_gb: None };
         let error = check_memory(&kernel, &data, 500_000).unwrap_err().to_string();
         assert!(error.starts_with("`kernel_ridge` needs about 0.0 GB of memory for 300 rows"), "{error}");
         // A block may be as large as all 300 rows.

@@ -82,7 +82,7 @@ pub fn fit(
         ModelConfig::Ridge { ridge, constant } => {
             Box::new(linear_ridge::FittedRidge::fit(&data, *ridge, *constant, context.device)?)
         }
-        ModelConfig::KernelRidge { gamma, ridge, distance } => {
+        ModelConfig::KernelRidge { gamma, ridge, distance, memory_gb: _ } => {
             let blocks = row_blocks::RowBlocks::one(&data.features);
             let kernel = Kernel::fit(*gamma, *distance, &data.features, context.seed);
             Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, kernel, *ridge, context.device)?)

@@ -19,7 +19,7 @@ use super::train::Reporter;
 use crate::engine::device;
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::cross_fit;
-use crate::fit::memory::{check_memory, return_freed_tiles};
+use crate::fit::memory::{check_memory, return_freed_tiles, whole_kernel};
 use crate::fit::{FitContext, FittedModel, LeaveOneOut, TrainingData, fit};
 use crate::train::host::TrainingHost;
 
@@ -38,16 +38,20 @@ impl RunStage for RunFit {
             rows > 1 && features > 0 && labels > 0,
             "{rows} training rows with {features} features and {labels} labels: nothing can be learned"
         );
-        let (mut model, chosen_because) = match &stage.model {
+        // By the training rows also if all rows are fitted: the final model is of the kind that was evaluated.
+        let train_rows = data.rows(PartName::Train);
+        let (mut model, mut chosen_because) = match &stage.model {
             Some(model) => (model.clone(), None),
             None => {
-                // By the training rows also if all rows are fitted: the final model is of the kind that was evaluated.
-                let rows = data.rows(PartName::Train);
-                let (model, reason) = choose(DataSize { rows, features, labels, dense: data.meta().dense });
-                work.fact("model", format!("{}, because {reason}", model.name()));
+                let dense = data.meta().dense;
+                let (model, reason) = choose(DataSize { rows: train_rows, features, labels, dense });
                 (model, Some(reason))
             }
         };
+        chosen_because = chosen_because.or(model.choose_blocks(whole_kernel(train_rows, labels)));
+        if let Some(reason) = &chosen_because {
+            work.fact("model", format!("{}, because {reason}", model.name()));
+        }
         if model.choose_distance(data.meta().weight.standardise) {
             work.fact("distance", "euclidean, because the features are standardised");
         }
