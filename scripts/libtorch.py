@@ -45,6 +45,9 @@ ONLY_CUDA = ["*cuda*", "*nvrtc*", "*nvshmem*", "libtorch.so"]
 
 
 def main():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # The default action would skip the `finally` that ends the command of `--meanwhile`.
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     parser = argparse.ArgumentParser(description="Fetch, unpack or check libtorch.")
     commands = parser.add_subparsers(dest="command", required=True)
     fetching = commands.add_parser("fetch")

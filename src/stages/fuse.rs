@@ -169,7 +169,7 @@ impl RunStage for Fuse {
         };
         let output = work.output_path(Self::MODEL)?.to_owned();
         let mut fusion = Fusion::fit(terms.clone(), &tables, &labels, options)?;
-        let (mut first_fusion, scratch) = (None, tempfile::tempdir()?);
+        let (mut first_fusion, scratch) = (None, tempfile::tempdir_in(&work.job().scratch)?);
         if let Some(ridge) = stage.label_ridge {
             let (label_ridge, table) = fit_label_ridge(ridge, &fusion, &tables, &labels, scratch.path())?;
             label_ridge.save(&output.join(LABEL_RIDGE))?;
@@ -239,7 +239,8 @@ fn fit_label_ridge(
 ) -> Result<(LabelRidge, ScoreTable)> {
     ensure!(
         labels.cols <= MOST_LABELS,
-        "`label_ridge` is for at most {MOST_LABELS} labels, and there are {}: its time grows with their third power. Leave it out",
+        "`label_ridge` is for at most {MOST_LABELS} labels, and there are {}: its time grows with their third power. Leave it out, or \
+         extend `builtin/long-tail` instead of `builtin/recipe`",
         labels.cols
     );
     let of_row = |row: usize| {
@@ -295,6 +296,9 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
             block.par_iter().map(|&row| fused_row(fusion, tables, row)).collect();
         for (labels, scores) in fused {
             writer.push_kept(&labels, &scores)?;
+        }
+        for table in tables {
+            table.release(first..first + block.len());
         }
         work.progress(block[block.len() - 1] as u64 + 1, Some(rows as u64), "rows", "fusing");
     }

@@ -96,7 +96,7 @@ pub(crate) fn limit_shares(
     if model.fusion.as_ref().is_some_and(Fusion::is_uninformed) {
         cuts.drop_all();
         let warning = "no label is ever predicted, because the scores of the training rows say nothing about their labels \
-                       (all weights of the fusion are negative): there are too few rows for each label";
+                       (the weights of the fusion are negative or negligible): there are too few rows for each label";
         work.warn(warning.to_owned());
     } else if dropped > 0 {
         work.warn(format!(
@@ -111,7 +111,7 @@ pub(crate) fn limit_shares(
 /// Writes a model that has got its cuts, with the files of the model at `from`.
 pub(crate) fn save_cut_model(model: &Composite, from: &Path, output: &Path) -> Result<()> {
     copy_tree(from, output)?;
-    // The files are hard links to those of the input model, so `model.json` is replaced and never changed in place.
+    // The copy of `model.json` may be read-only, so it is replaced.
     std::fs::remove_file(output.join("model.json")).context("the old model.json cannot be replaced")?;
     Ok(model.save(output)?)
 }
@@ -121,6 +121,11 @@ impl StageKind for Threshold {
     const VERSION: u32 = 1;
     const SUMMARY: &'static str = "Chooses the cuts that turn a model's scores into decisions";
     const PROGRAM: Program = Program::Pipe;
+
+    /// In version 2, a fusion whose positive weights are negligible says nothing about the labels.
+    fn version(&self) -> u32 {
+        if self.largest_share.is_some() { 2 } else { Self::VERSION }
+    }
 
     fn inputs(&self) -> Vec<InputDecl> {
         vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model), Self::SCORES.one(&self.model)]

@@ -25,9 +25,7 @@
 //! # Which engine runs where
 //!
 //! [`engine::device::engine`] chooses. On the CPU, [`engine::cpu::CpuEngine`] runs. It is written by hand because it
-//! takes a training step 20.9 times faster than PyTorch in eager mode, 8.1 times faster than eager mode with fused
-//! AdamW, and 6.5 times faster than compiled PyTorch (`make bench-train`, two threads, in rounds, lazy AdamW; with
-//! dense AdamW 13.4, 5.2 and 4.2 times), and because it gives the same bits for any number of threads. On CUDA,
+//! takes a training step several times faster than PyTorch (docs/speed.md), and because it gives the same bits for any number of threads. On CUDA,
 //! [`engine::torch::TorchEngine`] runs: libtorch expressions, differentiated by autograd. It works on the CPU as
 //! well, where tests compare both engines.
 //!

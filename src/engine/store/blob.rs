@@ -142,6 +142,12 @@ impl Store {
     }
 
     fn keep_file(&self, path: &Path, durability: Durability, give_up: GiveUp) -> Result<Stored, StoreError> {
+        if give_up() {
+            return Err(StoreError::reading(
+                path,
+                io::Error::new(ErrorKind::Interrupted, "the run was stopped"),
+            ));
+        }
         self.keep_hashed(path, durability, |file, length| hash::file_unless(file, length, give_up))
     }
 

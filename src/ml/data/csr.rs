@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use rayon::prelude::*;
 
 /// A slice of numbers in a vector or in a mapped file.
@@ -18,7 +18,7 @@ pub enum Numbers<T: 'static> {
 #[derive(Clone)]
 pub struct MappedSlice<T: 'static> {
     slice: &'static [T],
-    _file: Arc<Mmap>,
+    file: Arc<Mmap>,
 }
 
 /// Number types for which every bit pattern is valid and which have no padding.
@@ -47,7 +47,20 @@ impl<T: Plain> Numbers<T> {
         // is read-only and lives as long as the `Arc` that is stored with the slice. The slice leaves this module only
         // through `Deref`, whose lifetime is that of the borrow of `self`.
         let slice = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), count) };
-        Some(Self::Mapped(MappedSlice { slice, _file: Arc::clone(file) }))
+        Some(Self::Mapped(MappedSlice { slice, file: Arc::clone(file) }))
+    }
+}
+
+impl<T> Numbers<T> {
+    /// Gives back the memory of numbers of a mapped file, which are read from the file again when they are needed. Nothing else changes.
+    pub fn release(&self, range: Range<usize>) {
+        let Self::Mapped(MappedSlice { slice, file }) = self else { return };
+        let released = &slice[range];
+        let offset = released.as_ptr() as usize - file.as_ptr() as usize;
+        // SAFETY: the mapping is read-only and of a file that never changes, so its pages have the same content when they are
+        // read again. If the system refuses, the memory stays in use.
+        let _ =
+            unsafe { file.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, size_of_val(released)) };
     }
 }
 
@@ -97,6 +110,15 @@ impl Csr {
     /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.indices.len()
+    }
+
+    /// Gives back the memory of some rows; see [`Numbers::release`].
+    pub fn release(&self, rows: Range<usize>) {
+        let entries = self.indptr[rows.start] as usize..self.indptr[rows.end] as usize;
+        self.indices.release(entries.clone());
+        if !self.values.is_empty() {
+            self.values.release(entries);
+        }
     }
 
     /// Returns the column indices of a row.

@@ -18,6 +18,9 @@ const BEST_LABELS: usize = 30;
 /// And so many of all others are drawn.
 const SPREAD_PAIRS: usize = 1_000_000;
 
+/// The scores of so many pairs are read before their memory is given back: drawn pairs are all over the files.
+const READ_TOGETHER: usize = 1 << 13;
+
 /// How pairs are sampled, and which columns they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PairOptions {
@@ -94,14 +97,19 @@ pub(super) fn sample(
     let plain = tables.len() + 1;
     let columns = plain + if options.products { product_count(plain) } else { 0 };
     let mut x = vec![0f64; pairs.len() * columns];
-    x.par_chunks_mut(columns).zip(&pairs).for_each(|(x, &(row, label))| {
-        let (x, more) = x.split_at_mut(plain);
-        for ((x, term), table) in x.iter_mut().zip(&fusion.terms).zip(tables) {
-            *x = term.of(table.score(row, label));
+    for (x, pairs) in x.chunks_mut(READ_TOGETHER * columns).zip(pairs.chunks(READ_TOGETHER)) {
+        x.par_chunks_mut(columns).zip(pairs).for_each(|(x, &(row, label))| {
+            let (x, more) = x.split_at_mut(plain);
+            for ((x, term), table) in x.iter_mut().zip(&fusion.terms).zip(tables) {
+                *x = term.of(table.score(row, label));
+            }
+            x[plain - 1] = fusion.idf(label);
+            more.iter_mut().zip(products(x)).for_each(|(more, product)| *more = product);
+        });
+        for table in tables {
+            table.release(0..labels.rows());
         }
-        x[plain - 1] = fusion.idf(label);
-        more.iter_mut().zip(products(x)).for_each(|(more, product)| *more = product);
-    });
+    }
     Ok(PairSample { columns, x, positives, certain, drawn_weight })
 }
 

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,14 @@ impl ScoreTable {
                 Ok(at) => csr.row_values(row)[at],
                 Err(_) => self.card.rest,
             },
+        }
+    }
+
+    /// Gives back the memory of some rows, which are read from the file again when they are needed.
+    pub fn release(&self, rows: Range<usize>) {
+        match &self.store {
+            ScoreStore::Dense(dense) => dense.values.release(rows.start * dense.cols..rows.end * dense.cols),
+            ScoreStore::Sparse(csr) => csr.release(rows),
         }
     }
 

@@ -161,6 +161,7 @@ impl CandidateScores {
         for &label in self.by_row.indices.iter() {
             counts[label as usize] += 1;
         }
+        self.by_row.release(0..self.by_row.rows());
         let (mut ranges, mut first, mut sum) = (Vec::new(), 0, 0);
         for (label, count) in counts.into_iter().enumerate() {
             if sum + count > self.arranged_at_once && label > first {
@@ -261,6 +262,13 @@ pub fn by_column(matrix: &Csr) -> Csr {
     columns(matrix, 0..matrix.cols)
 }
 
+/// Divides the rows of a matrix into blocks, after each of which its memory can be given back.
+fn row_blocks(matrix: &Csr) -> impl Iterator<Item = Range<usize>> {
+    const ROWS: usize = 1 << 14;
+    let rows = matrix.rows();
+    (0..rows).step_by(ROWS).map(move |first| first..rows.min(first + ROWS))
+}
+
 /// Transposes some columns of a matrix.
 fn columns(matrix: &Csr, columns: Range<usize>) -> Csr {
     let span = |row: &[u32]| {
@@ -268,11 +276,14 @@ fn columns(matrix: &Csr, columns: Range<usize>) -> Csr {
         before(columns.start)..before(columns.end)
     };
     let mut indptr = vec![0u64; columns.len() + 1];
-    for row in 0..matrix.rows() {
-        let row = matrix.row(row);
-        for &column in &row[span(row)] {
-            indptr[column as usize - columns.start + 1] += 1;
+    for rows in row_blocks(matrix) {
+        for row in rows.clone() {
+            let row = matrix.row(row);
+            for &column in &row[span(row)] {
+                indptr[column as usize - columns.start + 1] += 1;
+            }
         }
+        matrix.release(rows);
     }
     for column in 0..columns.len() {
         indptr[column + 1] += indptr[column];
@@ -281,17 +292,20 @@ fn columns(matrix: &Csr, columns: Range<usize>) -> Csr {
     let mut next = indptr.clone();
     let mut indices = vec![0u32; entries];
     let mut values = vec![0f32; if matrix.values.is_empty() { 0 } else { entries }];
-    for number in 0..matrix.rows() {
-        let (row, row_values) = (matrix.row(number), matrix.row_values(number));
-        for at in span(row) {
-            let column = row[at] as usize - columns.start;
-            let place = next[column] as usize;
-            next[column] += 1;
-            indices[place] = number as u32;
-            if let Some(&value) = row_values.get(at) {
-                values[place] = value;
+    for rows in row_blocks(matrix) {
+        for number in rows.clone() {
+            let (row, row_values) = (matrix.row(number), matrix.row_values(number));
+            for at in span(row) {
+                let column = row[at] as usize - columns.start;
+                let place = next[column] as usize;
+                next[column] += 1;
+                indices[place] = number as u32;
+                if let Some(&value) = row_values.get(at) {
+                    values[place] = value;
+                }
             }
         }
+        matrix.release(rows);
     }
     Csr { cols: matrix.rows(), indptr: indptr.into(), indices: indices.into(), values: values.into() }
 }

@@ -1,7 +1,7 @@
 //! Engines compute training steps and scores.
 //!
-//! [`cpu::CpuEngine`] runs on the CPU. It is written by hand because it takes a step 6.5 to 20.9 times faster than
-//! PyTorch (see [`cpu`] for the measurements) and gives the same bits for any number of threads.
+//! [`cpu::CpuEngine`] runs on the CPU. It is written by hand because it takes a step several times faster than
+//! PyTorch (docs/speed.md) and gives the same bits for any number of threads.
 //! [`torch::TorchEngine`] leaves the gradients to libtorch's autograd and works on any device: it is what runs on
 //! CUDA, and the reference that the CPU engine is tested against. [`device::engine`] chooses. Both engines start
 //! from, and can be set back to, the same [`EngineState`].

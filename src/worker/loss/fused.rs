@@ -3,7 +3,7 @@
 //! The equations are those of the paper: thresholds (1), standardisation (2), loss (3) and margin loss (7). The same
 //! expression with autograd is [`super::reference`]. This pass is written by hand because it reads and writes the
 //! logits once per sweep, where autograd makes a B x L tensor for every operation. It is part of the CPU engine,
-//! which takes a step 6.5 to 20.9 times faster than PyTorch; see [`crate::engine::cpu`].
+//! [`crate::engine::cpu`].
 //!
 //! The blocks depend on the number of labels alone, and their sums are added in order, so that the result is the same
 //! to the bit for any number of threads. Standardised logits need three sweeps (moments, loss, and back through the

@@ -1,9 +1,9 @@
 //! Matrix products on memory that Rust owns.
 //!
 //! Every value of a product is a sum of chains of fused multiply-adds over the inner dimension, in order. A chain has at most
-//! 192 terms. This is the order of libtorch's products on AMD processors, so the bits are the same, and here they are the
-//! same on every processor. On one with AVX-512, the products of a training step take about half of the time of libtorch's,
-//! which use AVX2 there.
+//! 192 terms. This is the order of libtorch's products on AMD processors, and here the bits are the same on every processor.
+//! Products with fewer than 4 rows or 12 columns are left to libtorch. On AMD processors with AVX-512, where libtorch uses
+//! AVX2, the products of a training step take half of its time.
 
 use std::ops::Range;
 

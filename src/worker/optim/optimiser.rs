@@ -55,8 +55,8 @@ impl CpuOptimiser {
         self.deferred.forget();
     }
 
-    /// Returns the step that the backward pass takes. `None` for plain gradient descent, and if the gradients of all
-    /// parameters are needed first, to clip them.
+    /// Returns the step that the backward pass takes. The rows of its inputs must be up to date ([`Self::catch_up`]). `None` for
+    /// plain gradient descent, and if the gradients of all parameters are needed first, to clip them.
     pub fn early_step<'a>(
         &self,
         lr: f64,
@@ -67,8 +67,8 @@ impl CpuOptimiser {
         Some(EarlyStep { step: AdamwStep::new(&self.config, lr, steps + 1, 1.0), moments })
     }
 
-    /// Takes one step. Parameters that have taken it early are not changed. Threshold parameters that do not learn are not changed, not even by weight decay, as PyTorch
-    /// does with parameters that have no gradient.
+    /// Takes one step. Parameters that have taken it early are not changed, nor are threshold parameters that do not learn, not
+    /// even by weight decay: PyTorch treats parameters without a gradient in the same way.
     pub fn step(
         &mut self,
         lr: f64,
