@@ -42,13 +42,14 @@ fn model(yaml: &str) -> ModelConfig {
 }
 
 fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn FittedModel> {
-    let (mut host, scratch) = (SilentHost, tempfile::tempdir().unwrap());
+    // The model keeps a directory of its own there for as long as it lives.
+    let (mut host, scratch) = (SilentHost, std::env::temp_dir());
     let mut context = FitContext {
         seed: 4,
         device: tch::Device::Cpu,
         threads: 1,
         checkpoints: None,
-        scratch: scratch.path(),
+        scratch: &scratch,
         host: &mut host,
     };
     crate::engine::pool::pool(1).unwrap().install(|| fit(model, data, &mut context).unwrap())
