@@ -28,7 +28,9 @@ const NEGLIGIBLE: f64 = 0.01;
 /// The reason why a fusion cannot be fitted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FusionError {
-    #[error("the training rows have no labels: there is nothing to fit the fusion on")]
+    #[error(
+        "no training row has a label, or no model has found one of its labels: there is nothing to fit the fusion on"
+    )]
     NoPositives,
     #[error("no label has {least} training rows (`min_label_rows`): there is nothing to fit the fusion on")]
     RareLabels { least: u64 },
