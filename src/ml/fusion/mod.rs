@@ -22,7 +22,7 @@ pub use pairs::{PairOptions, PairSource, candidates};
 /// the logarithm of its score from 1 down to 1e-4; labels that were not found continue this line at about 1e-6.
 const PROBABILITY_FLOOR: f64 = 1e-6;
 
-/// Positive weights whose sum is a smaller share of that of the negative ones do not count.
+/// If the sum of the positive weights is less than this share of the sum of the negative ones, they do not count.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// The reason why a fusion cannot be fitted.

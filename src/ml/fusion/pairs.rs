@@ -10,15 +10,16 @@ use crate::data::csr::Csr;
 use crate::data::random::Random;
 use crate::score::table::ScoreTable;
 
-/// If there are at most so many pairs, all of them are taken by default.
+/// By default, all pairs are taken if there are at most this many.
 const MOST_PAIRS: usize = 2_000_000;
-/// Otherwise, the best labels of each model for each row are certain to be taken, because they decide what is predicted: at most so many, and
-/// fewer if they would be more than [`MOST_PAIRS`] in total.
+/// If there are more, this many of the best labels of each model are taken for each row, because they decide what is
+/// predicted; fewer if they would be more than [`MOST_PAIRS`] in total.
 const BEST_LABELS: usize = 30;
-/// And so many of all others are drawn.
+/// If there are more, this many of the other pairs are drawn.
 const SPREAD_PAIRS: usize = 1_000_000;
 
-/// The scores of so many pairs are read before their memory is given back: drawn pairs are all over the files.
+/// How many pairs are read before the memory of the scores is given back. Drawn pairs are spread over the whole files, so
+/// without this all of their pages would stay in memory.
 const READ_TOGETHER: usize = 1 << 13;
 
 /// How pairs are sampled, and which columns they have.
@@ -128,7 +129,7 @@ struct Pairs {
 /// Returns whether the pairs of a label take part.
 type TakesPart<'a> = &'a (dyn Fn(u32) -> bool + Sync);
 
-/// Up to how many pairs all are taken, and how many otherwise.
+/// How many pairs are taken: all up to a number, and otherwise a selection.
 #[derive(Clone, Copy)]
 struct Limits {
     most: usize,

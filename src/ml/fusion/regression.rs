@@ -13,7 +13,7 @@ pub(super) struct PairSample {
     pub x: Vec<f64>,
     /// The number of true pairs, which come first.
     pub positives: usize,
-    /// The number of pairs with weight 1: the true ones, and those that follow them.
+    /// The number of pairs that count once. They come first: the true pairs, then the others that were not drawn.
     pub certain: usize,
     /// The weight of each of the others.
     pub drawn_weight: f64,

@@ -67,7 +67,7 @@ pub struct FitContext<'a> {
     pub threads: usize,
     /// A directory that outlives a killed run; without one, nothing is kept.
     pub checkpoints: Option<&'a Path>,
-    /// A directory for files that are needed only as long as the fitted model.
+    /// A directory for temporary files, which must exist as long as the fitted model is used.
     pub scratch: &'a Path,
     pub host: &'a mut dyn TrainingHost,
 }

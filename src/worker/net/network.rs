@@ -175,8 +175,8 @@ impl Workspace {
         value
     }
 
-    /// Computes the loss and goes back through the output layer. Each block of labels goes from its logits to the
-    /// gradient of its weights, or to their step, while it is in the cache.
+    /// Computes the loss and goes back through the output layer. Each block of labels is finished
+    /// while it is in the cache: from its logits to the gradient of its weights, or, with `early`, to their step.
     fn backward_output(
         &mut self,
         layers: &mut [DenseLayer],

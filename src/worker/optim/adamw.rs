@@ -54,8 +54,8 @@ multiversion! {
 }
 
 multiversion! {
-    /// Takes several steps with a gradient of zero. A few parameters take all of them before the next ones are read. No step
-    /// has a larger rate than `largest_rate`.
+    /// Takes several steps with a gradient of zero, all of them with a few parameters before the next parameters are read.
+    /// `largest_rate` is the largest rate of these steps.
     pub fn idle_steps(
         steps: &[AdamwStep], largest_rate: f32, parameters: &mut [f32], first: &mut [f32], second: &mut [f32],
     ) {
